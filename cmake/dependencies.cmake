@@ -1,7 +1,9 @@
-# hostoffload_find(Catch2 catch2): find_package with one line that says what to install.
-function(hostoffload_find name debian_package)
-  find_package(${name} QUIET GLOBAL)
+# hostoffload_find(Catch2 catch2 [find_package's further arguments]): find_package, and one line that says what to
+# install when it fails. Called by what needs the dependency, so that nothing else asks for it. A macro: the variables
+# that find_package sets are the caller's.
+macro(hostoffload_find name debian_package)
+  find_package(${name} QUIET GLOBAL ${ARGN})
   if(NOT ${name}_FOUND)
-    message(FATAL_ERROR "${name} was not found: apt-get install ${debian_package}")
+    message(FATAL_ERROR "hostoffload: ${name} was not found: apt-get install ${debian_package}")
   endif()
-endfunction()
+endmacro()
