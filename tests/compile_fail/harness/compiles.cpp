@@ -1,0 +1,2 @@
+// expect: the cat
+int main() {}

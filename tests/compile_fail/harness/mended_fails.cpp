@@ -1,0 +1,2 @@
+// expect: the dog
+static_assert(false, "the dog");

@@ -1,0 +1,3 @@
+#ifndef HOSTOFFLOAD_MENDED
+static_assert(false, "the dog");
+#endif

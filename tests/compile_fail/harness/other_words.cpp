@@ -1,0 +1,4 @@
+// expect: the cat
+#ifndef HOSTOFFLOAD_MENDED
+static_assert(false, "the dog");
+#endif

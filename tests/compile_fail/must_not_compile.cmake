@@ -1,0 +1,37 @@
+# cmake -Dcompiler=… -Dsource=… -P must_not_compile.cmake -- flags…: see CMakeLists.txt beside this file.
+function(fail)
+  message(NOTICE ${ARGN})   # FATAL_ERROR would break the compiler's lines anew
+  message(FATAL_ERROR "see above")
+endfunction()
+
+set(flags)
+foreach(i RANGE ${CMAKE_ARGC})
+  if(DEFINED after_dashes)
+    list(APPEND flags ${CMAKE_ARGV${i}})
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(after_dashes TRUE)
+  endif()
+endforeach()
+set(compile "${compiler}" ${flags} -Wall -Wextra -Werror -fsyntax-only "${source}")
+
+file(STRINGS "${source}" expectations REGEX "^// expect: ")
+if(NOT expectations)
+  fail("${source} has no line \"// expect: words of the error message\"")
+endif()
+
+execute_process(COMMAND ${compile} -DHOSTOFFLOAD_MENDED RESULT_VARIABLE result ERROR_VARIABLE words OUTPUT_VARIABLE words)
+if(NOT result EQUAL 0)
+  fail("${source} must compile when mended:\n${words}")
+endif()
+
+execute_process(COMMAND ${compile} RESULT_VARIABLE result ERROR_VARIABLE words OUTPUT_VARIABLE words)
+if(result EQUAL 0)
+  fail("${source} compiles, but must not")
+endif()
+foreach(expectation IN LISTS expectations)
+  string(REGEX REPLACE "^// expect: " "" expectation "${expectation}")
+  string(FIND "${words}" "${expectation}" found)
+  if(found EQUAL -1)
+    fail("the error message of ${source} does not say \"${expectation}\":\n${words}")
+  endif()
+endforeach()
