@@ -1,0 +1,80 @@
+#pragma once
+// How tensors are made: the function is stored once, and runs at the first await and at each recomputation.
+
+#include <hostoffload/prefetch_scheduler.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace hostoffload::inline v0 {
+
+template <class T, class Policy>
+class offload_tensor;
+
+namespace detail {
+
+struct tensor_access {
+  template <class Tensor>
+  [[nodiscard]] static tensor_record& record(Tensor& t) noexcept {
+    return t.record_;
+  }
+  template <class Tensor>
+  [[nodiscard]] static engine_ref& owner(Tensor& t) noexcept {
+    return t.engine_;
+  }
+};
+
+template <class Function, class... T>
+class function_maker final : public maker {
+  static_assert(std::is_invocable_v<Function&, std::span<T>...>,
+                "hostoffload: define takes a function of one std::span<T> per tensor, T being the tensor's element type");
+  using result = std::invoke_result_t<Function&, std::span<T>...>;
+  static_assert(std::is_void_v<result> || std::is_same_v<result, task<>>,
+                "hostoffload: a define function returns hostoffload::task<> (a coroutine) or void");
+
+public:
+  function_maker(Function function, const std::array<std::size_t, sizeof...(T)>& elements)
+      : function_(std::move(function)), elements_(elements) {}
+
+  [[nodiscard]] bool is_coroutine() const noexcept override { return !std::is_void_v<result>; }
+  [[nodiscard]] task<> start() override {
+    if constexpr (std::is_void_v<result>) {
+      throw usage_error("a plain define function is called, not started");
+    } else {
+      return invoke(std::index_sequence_for<T...>{});
+    }
+  }
+  void call() override {
+    if constexpr (std::is_void_v<result>) invoke(std::index_sequence_for<T...>{});
+  }
+
+private:
+  template <std::size_t... I>
+  result invoke(std::index_sequence<I...>) {
+    return function_(std::span<T>(reinterpret_cast<T*>(engine::making_pointer(*members[I])), elements_[I])...);
+  }
+
+  Function function_;
+  std::array<std::size_t, sizeof...(T)> elements_;
+};
+
+}  // namespace detail
+
+/// Several tensors made by one function(std::span<T1>, std::span<T2>, …), for example q, k and v: awaiting one makes all. See
+/// offload_tensor::define for what the function has to keep to. When one of them is made again, what the function writes for
+/// those that still hold values goes to memory that is thrown away.
+template <class Function, class... T, class... Policy>
+void define_group(Function function, offload_tensor<T, Policy>&... tensors) {
+  static_assert(sizeof...(T) > 0, "hostoffload: define_group(function, tensor, …) needs a tensor");
+  const std::array<std::size_t, sizeof...(T)> elements{tensors.elements()...};
+  auto made_by = std::make_shared<detail::function_maker<Function, T...>>(std::move(function), elements);
+  made_by->members = {&detail::tensor_access::record(tensors)...};
+  auto& first = std::get<0>(std::tie(tensors...));
+  detail::tensor_access::owner(first)->define(std::move(made_by));
+}
+
+}  // namespace hostoffload::inline v0

@@ -1,0 +1,52 @@
+#pragma once
+// A slot: a piece of a slab that holds one tensor, and what a new owner has to be behind.
+
+#include <hostoffload/cuda/stream_order.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hostoffload::inline v0::detail {
+
+struct tensor_record;
+
+/// Slots start at multiples of this many bytes, and their sizes are rounded up to it.
+inline constexpr std::size_t slot_alignment = 256;
+
+[[nodiscard]] inline bool is_covered(const stream_clock& needed, const stream_clock& by) noexcept {
+  for (std::size_t i = 0; i < max_streams; ++i) {
+    if (needed.at[i] > by.at[i]) return false;
+  }
+  return true;
+}
+
+[[nodiscard]] constexpr std::size_t slot_size(std::size_t bytes) noexcept {
+  return (bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
+}
+
+enum class slot_state : std::uint8_t {
+  free,    // whoever takes it goes behind `behind`
+  kept,    // holds a tensor whose values are on the host as well: may be taken, behind `behind`, lowest `rank` first
+  in_use,  // leased, being made, or the only place of its values
+};
+
+struct slot {
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  slot_state state = slot_state::free;
+  tensor_record* owner = nullptr;  // unless free
+  stream_clock behind{};           // last writer and last readers
+  std::uint64_t rank = 0;          // kept: order of stowing, the first goes first
+  std::uint64_t freed = 0;         // free: order of freeing
+  slot* previous = nullptr;        // neighbours in the slab
+  slot* next = nullptr;
+};
+
+/// Told which pieces of a slab are in use. A tool that watches memory (a race detector, a sanitizer) sees slots as it sees
+/// allocations. The functions must not throw or call back.
+struct slot_observer {
+  void (*taken)(void* begin, std::size_t bytes) = nullptr;
+  void (*given_back)(void* begin, std::size_t bytes) = nullptr;
+};
+
+}  // namespace hostoffload::inline v0::detail

@@ -1,0 +1,105 @@
+#pragma once
+// Slots of exact sizes, allocated when first needed and then recycled: a step that repeats allocates nothing, whatever it
+// frees in between. For device memory outside the window and for host memory.
+
+#include <hostoffload/cuda/allocation.hpp>
+#include <hostoffload/memory/slot.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace hostoffload::inline v0::detail {
+
+/// `Allocation` is device_allocation or pinned_allocation.
+template <class Allocation>
+class slot_cache {
+public:
+  /// With a region of the caller's, slots are cut from it one after the other; else each slot is an allocation, except what
+  /// reserve() allocates in one piece.
+  explicit slot_cache(memory_region callers = {}) : callers_(callers), rest_(callers) {}
+
+  /// The slot of this size that `taker` has the least to wait for. Throws out_of_memory.
+  slot& take(std::size_t bytes, tensor_record& owner, const stream_clock& taker, const purpose& what) {
+    bucket& sized = bucket_of(bytes);
+    if (sized.free.empty()) {
+      slots_.push_back(slot{.begin = cut(bytes, what), .bytes = bytes});
+      sized.free.push_back(&slots_.back());
+      sized.free.reserve(++sized.slots);
+    }
+    const auto ready = std::find_if(sized.free.begin(), sized.free.end(),
+                                    [&](const slot* s) { return is_covered(s->behind, taker); });
+    const auto chosen = ready != sized.free.end() ? ready : sized.free.begin();  // else the one that was freed first
+    slot& taken = **chosen;
+    sized.free.erase(chosen);
+    taken.state = slot_state::in_use;
+    taken.owner = &owner;
+    used_ += bytes;
+    return taken;
+  }
+
+  /// The next owner goes behind `behind`.
+  void give_back(slot& s, const stream_clock& behind) noexcept {
+    s.state = slot_state::free;
+    s.owner = nullptr;
+    s.behind = behind;
+    used_ -= s.bytes;
+    bucket_of(s.bytes).free.push_back(&s);  // within what take() reserved
+  }
+
+  /// One allocation for slots to come.
+  void reserve(std::size_t bytes, const purpose& what) {
+    if (callers_.begin != nullptr || bytes <= rest_.bytes) return;
+    owned_.emplace_back(bytes, what);
+    rest_ = owned_.back().region();
+  }
+
+  [[nodiscard]] std::size_t used_bytes() const noexcept { return used_; }
+  /// Allocated by this cache, or cut from the caller's region.
+  [[nodiscard]] std::size_t total_bytes() const noexcept {
+    std::size_t total = callers_.bytes - (callers_.begin != nullptr ? rest_.bytes : 0);
+    for (const Allocation& a : owned_) total += a.region().bytes;
+    return total;
+  }
+
+private:
+  struct bucket {
+    std::size_t bytes = 0;
+    std::size_t slots = 0;
+    std::vector<slot*> free{};  // in the order of freeing
+  };
+
+  bucket& bucket_of(std::size_t bytes) {
+    for (bucket& b : buckets_) {
+      if (b.bytes == bytes) return b;
+    }
+    return buckets_.emplace_back(bucket{.bytes = bytes});
+  }
+
+  std::byte* cut(std::size_t bytes, const purpose& what) {
+    if (bytes > rest_.bytes) {
+      if (callers_.begin != nullptr) {
+        throw out_of_memory("tensor " + std::string(what.tensor) + "[" + std::to_string(what.layer) + "]: " + std::to_string(bytes) +
+                                " bytes were requested and " + std::to_string(rest_.bytes) + " of the caller's " +
+                                std::to_string(callers_.bytes) + " are left: give the scheduler a larger region",
+                            cudaErrorMemoryAllocation, "slot_cache", bytes);
+      }
+      owned_.emplace_back(bytes, what);
+      return static_cast<std::byte*>(owned_.back().region().begin);
+    }
+    auto* const begin = static_cast<std::byte*>(rest_.begin);
+    rest_ = {begin + bytes, rest_.bytes - bytes};
+    return begin;
+  }
+
+  memory_region callers_;
+  memory_region rest_;
+  std::vector<Allocation> owned_;
+  std::deque<slot> slots_;  // addresses are stable
+  std::deque<bucket> buckets_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace hostoffload::inline v0::detail

@@ -1,0 +1,228 @@
+#pragma once
+// The slab of the window: one contiguous region in which slots of any size come and go. Its size is the hard bound of the
+// window. Host code decides at once who gets which bytes; the device catches up in stream order.
+
+#include <hostoffload/cuda/allocation.hpp>
+#include <hostoffload/memory/slot.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+namespace hostoffload::inline v0::detail {
+
+class window_slab {
+public:
+  window_slab() = default;
+  explicit window_slab(memory_region region) : total_(region.bytes) {
+    if (region.bytes == 0) return;
+    slot& all = fresh();
+    all.begin = static_cast<std::byte*>(region.begin);
+    all.bytes = region.bytes;
+    first_ = &all;
+  }
+  window_slab(const window_slab&) = delete;
+  window_slab& operator=(const window_slab&) = delete;
+
+  /// A slot of `bytes` (a multiple of the alignment), made of neighbouring free slots and kept ones of rank below `rank_limit`;
+  /// `evict` is called for the owner of each kept one. `to_come` further bytes may be wanted in use at the same time: they are
+  /// left in one piece where that is possible. Null when there is no room. The slot's `behind` is what its user has to be behind.
+  template <class Evict>
+  slot* take(std::size_t bytes, tensor_record& owner, std::uint64_t rank_limit, std::size_t to_come, const stream_clock& taker,
+             Evict&& evict) {
+    const place chosen = find(bytes, rank_limit, to_come, taker);
+    if (chosen.first == nullptr) return nullptr;
+    slot* s = chosen.first;
+    for (slot* i = s;; i = i->next) {
+      if (i->state == slot_state::kept) {
+        evict(*i->owner);
+        i->state = slot_state::free;
+        i->owner = nullptr;
+        i->rank = 0;
+      }
+      if (i == chosen.last) break;
+    }
+    while (s != chosen.last) merge_next(*s);
+    if (s->bytes > bytes) {
+      if (chosen.at_end) {
+        s = &split(*s, s->bytes - bytes);
+      } else {
+        split(*s, bytes);
+      }
+    }
+    s->state = slot_state::in_use;
+    s->owner = &owner;
+    return s;
+  }
+
+  void give_back(slot& s, const stream_clock& behind) noexcept {
+    s.state = slot_state::free;
+    s.owner = nullptr;
+    s.behind = behind;
+    s.rank = 0;
+    s.freed = ++given_back_;
+    if (s.next != nullptr && s.next->state == slot_state::free && s.next->behind == behind) merge_next(s);
+    if (s.previous != nullptr && s.previous->state == slot_state::free && s.previous->behind == behind) merge_next(*s.previous);
+  }
+
+  [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
+
+  /// The largest piece that nothing leased divides.
+  [[nodiscard]] std::size_t largest_room() const noexcept { return runs().largest; }
+
+private:
+  struct place {
+    slot* first = nullptr;
+    slot* last = nullptr;
+    bool at_end = false;  // of the pieces from first to last: the rest, if any, stays in front
+    bool leaves_room = false;
+    std::uint64_t rank = 0;  // the highest taken
+    bool ready = false;      // nothing to wait for
+    std::uint64_t freed = 0; // the latest
+    std::size_t rest = 0;
+  };
+
+  /// Pieces that nothing in use divides, by size.
+  struct room {
+    std::size_t largest = 0;
+    std::size_t second = 0;
+  };
+  [[nodiscard]] room runs() const noexcept {
+    room found;
+    for (const slot* s = first_; s != nullptr;) {
+      std::size_t run = 0;
+      for (; s != nullptr && s->state != slot_state::in_use; s = s->next) run += s->bytes;
+      if (run > found.largest) {
+        found.second = std::exchange(found.largest, run);
+      } else {
+        found.second = std::max(found.second, run);
+      }
+      if (s != nullptr) s = s->next;
+    }
+    return found;
+  }
+
+  static bool better(const place& a, const place& b) noexcept {
+    if (b.first == nullptr) return true;
+    if (a.leaves_room != b.leaves_room) return a.leaves_room;
+    if (a.rank != b.rank) return a.rank < b.rank;
+    if (a.ready != b.ready) return a.ready;
+    if (!a.ready && a.freed != b.freed) return a.freed < b.freed;
+    return a.rest < b.rest;
+  }
+
+  place find(std::size_t bytes, std::uint64_t rank_limit, std::size_t to_come, const stream_clock& taker) const noexcept {
+    const room all = runs();
+    place best;
+    for (slot* run = first_; run != nullptr;) {
+      if (run->state == slot_state::in_use) {
+        run = run->next;
+        continue;
+      }
+      std::size_t run_bytes = 0;
+      slot* run_end = run;
+      for (; run_end != nullptr && run_end->state != slot_state::in_use; run_end = run_end->next) run_bytes += run_end->bytes;
+      const std::size_t elsewhere = run_bytes == all.largest ? all.second : all.largest;
+      std::size_t before = 0;
+      for (slot* s = run; s != run_end; before += s->bytes, s = s->next) {
+        consider(best, forward(s, run_end, bytes, rank_limit, taker), before, run_bytes, bytes, elsewhere, to_come);
+        consider(best, backward(s, run, bytes, rank_limit, taker), before + s->bytes - bytes, run_bytes, bytes, elsewhere, to_come);
+      }
+      run = run_end;
+    }
+    return best;
+  }
+
+  static void consider(place& best, place candidate, std::size_t before, std::size_t run_bytes, std::size_t bytes,
+                       std::size_t elsewhere, std::size_t to_come) noexcept {
+    if (candidate.first == nullptr) return;
+    const std::size_t left = std::max({elsewhere, before, run_bytes - before - bytes});
+    candidate.leaves_room = left >= to_come;
+    if (better(candidate, best)) best = candidate;
+  }
+
+  /// The bytes that begin where `s` begins.
+  static place forward(slot* s, const slot* run_end, std::size_t bytes, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
+    place found{.first = s, .ready = true};
+    std::size_t sum = 0;
+    for (slot* i = s; i != run_end; i = i->next) {
+      if (!add(found, *i, sum, rank_limit, taker)) return {};
+      if (sum >= bytes) {
+        found.last = i;
+        found.rest = sum - bytes;
+        return found;
+      }
+    }
+    return {};
+  }
+
+  /// The bytes that end where `s` ends.
+  static place backward(slot* s, const slot* run, std::size_t bytes, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
+    place found{.last = s, .at_end = true, .ready = true};
+    std::size_t sum = 0;
+    for (slot* i = s;; i = i->previous) {
+      if (!add(found, *i, sum, rank_limit, taker)) return {};
+      if (sum >= bytes) {
+        found.first = i;
+        found.rest = sum - bytes;
+        return found;
+      }
+      if (i == run) return {};
+    }
+  }
+
+  static bool add(place& p, const slot& s, std::size_t& sum, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
+    if (s.state == slot_state::kept && s.rank >= rank_limit) return false;
+    p.rank = std::max(p.rank, s.rank);
+    p.freed = std::max(p.freed, s.freed);
+    p.ready = p.ready && is_covered(s.behind, taker);
+    sum += s.bytes;
+    return true;
+  }
+
+  slot& fresh() {
+    if (spare_ == nullptr) return nodes_.emplace_back();
+    slot& s = *spare_;
+    spare_ = s.next;
+    s = slot{};
+    return s;
+  }
+
+  /// Cuts `s` after `bytes` and returns the rest, free.
+  slot& split(slot& s, std::size_t bytes) {
+    slot& rest = fresh();
+    rest.begin = s.begin + bytes;
+    rest.bytes = s.bytes - bytes;
+    rest.behind = s.behind;
+    rest.freed = s.freed;
+    rest.previous = &s;
+    rest.next = s.next;
+    if (rest.next != nullptr) rest.next->previous = &rest;
+    s.bytes = bytes;
+    s.next = &rest;
+    return rest;
+  }
+
+  /// Whoever takes the two goes behind both.
+  void merge_next(slot& s) noexcept {
+    slot& gone = *s.next;
+    s.bytes += gone.bytes;
+    s.behind.join(gone.behind);
+    s.freed = std::max(s.freed, gone.freed);
+    s.next = gone.next;
+    if (s.next != nullptr) s.next->previous = &s;
+    gone = slot{};
+    gone.next = spare_;
+    spare_ = &gone;
+  }
+
+  std::size_t total_ = 0;
+  std::uint64_t given_back_ = 0;
+  slot* first_ = nullptr;
+  slot* spare_ = nullptr;
+  std::deque<slot> nodes_;
+};
+
+}  // namespace hostoffload::inline v0::detail

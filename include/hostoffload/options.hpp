@@ -1,0 +1,50 @@
+#pragma once
+// How a scheduler is set up.
+
+#include <hostoffload/cuda/allocation.hpp>
+#include <hostoffload/memory/slot.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <limits>
+
+namespace hostoffload::inline v0 {
+
+/// No bound.
+inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+inline namespace literals {
+[[nodiscard]] consteval std::size_t operator""_KiB(unsigned long long n) { return static_cast<std::size_t>(n) << 10U; }
+[[nodiscard]] consteval std::size_t operator""_MiB(unsigned long long n) { return static_cast<std::size_t>(n) << 20U; }
+[[nodiscard]] consteval std::size_t operator""_GiB(unsigned long long n) { return static_cast<std::size_t>(n) << 30U; }
+}  // namespace literals
+
+using slot_observer = detail::slot_observer;
+
+struct scheduler_options {
+  /// The stream on which define functions and most uses run. It outlives the scheduler.
+  cudaStream_t compute = nullptr;
+
+  /// Bytes of device memory for offloaded tensors: in use, leaving, arriving, arrived or kept. Never exceeded. Allocated at
+  /// once, unless unlimited.
+  std::size_t window = unlimited;
+
+  /// Bytes of pinned host memory at most. What the tensors need is allocated, in one piece, when a step begins.
+  std::size_t host_capacity = unlimited;
+
+  /// Copies on streams of their own, and fetches ahead of their use. false: every copy on the compute stream when it is needed,
+  /// a baseline to measure against.
+  bool overlap = true;
+
+  /// Times are sampled in one step of so many, from the third on; 0: never.
+  unsigned sample_every = 16;
+
+  /// Memory that the caller owns and that outlives the scheduler; where none is given the scheduler allocates.
+  memory_region device_memory{};
+  memory_region host_memory{};
+
+  slot_observer observer{};
+};
+
+}  // namespace hostoffload::inline v0

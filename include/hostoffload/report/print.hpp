@@ -1,0 +1,84 @@
+#pragma once
+// A step's report as text for people and as JSON for programs.
+
+#include <hostoffload/report/step_report.hpp>
+
+#include <array>
+#include <cstddef>
+#include <iomanip>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+namespace hostoffload::inline v0 {
+
+namespace detail {
+
+[[nodiscard]] inline std::string readable_bytes(std::size_t bytes) {
+  constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << value << ' ' << units.at(unit);
+  return text.str();
+}
+
+}  // namespace detail
+
+/// One line per tensor name, then the totals.
+inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
+  using detail::readable_bytes;
+  if (r.step == 0) return out << "no step has completed yet\n";
+  std::ostringstream text;  // so that the caller's stream keeps its format
+  text << "step " << r.step << '\n'
+       << std::left << std::setw(16) << "tensor" << std::right << std::setw(6) << "save" << std::setw(9) << "offload" << std::setw(7)
+       << "remat" << std::setw(13) << "planned" << std::setw(13) << "freed" << std::setw(13) << "out" << std::setw(13) << "in"
+       << std::setw(12) << "recomputed" << std::setw(6) << "late" << '\n';
+  std::size_t fell_back = 0;
+  for (const tensor_report& t : r.tensors) {
+    text << std::left << std::setw(16) << t.name << std::right << std::setw(6) << t.saved << std::setw(9) << t.offloaded
+         << std::setw(7) << t.rematerialised << std::setw(13) << readable_bytes(t.planned_bytes) << std::setw(13)
+         << readable_bytes(t.freed_bytes) << std::setw(13) << readable_bytes(t.bytes_out) << std::setw(13)
+         << readable_bytes(t.bytes_in) << std::setw(12) << t.recomputed << std::setw(6) << t.late_fetches << '\n';
+    fell_back += t.fell_back;
+  }
+  text << "window " << (r.window_bytes == 0 ? "unlimited" : readable_bytes(r.window_bytes)) << ", used "
+       << readable_bytes(r.window_peak_bytes) << ", least " << readable_bytes(r.least_window_bytes) << "; device peak "
+       << readable_bytes(r.device_peak_bytes) << " of " << readable_bytes(r.device_bytes) << "; host peak "
+       << readable_bytes(r.host_peak_bytes) << " of " << readable_bytes(r.host_bytes) << '\n'
+       << "copies out " << r.copies_out << " (" << readable_bytes(r.bytes_out) << "), in " << r.copies_in << " ("
+       << readable_bytes(r.bytes_in) << "); late fetches " << r.late_fetches << "; host waits " << r.host_waits << '\n';
+  if (r.sampled) {
+    text << std::setprecision(4) << "step time " << r.step_s * 1e3 << " ms, exposed " << r.exposed_s * 1e3
+         << " ms (estimated from events around the compute stream's waits)\n";
+  }
+  if (fell_back != 0) text << fell_back << " tensors are not offloaded: the host memory did not last for them\n";
+  return out << text.str();
+}
+
+/// An object with the fields of step_report and tensor_report under their names.
+inline void to_json(std::ostream& out, const step_report& r) {
+  std::ostringstream text;
+  text << std::setprecision(17) << "{\"step\": " << r.step << ", \"step_s\": " << r.step_s << ", \"exposed_s\": " << r.exposed_s
+       << ", \"sampled\": " << (r.sampled ? "true" : "false") << ", \"device_bytes\": " << r.device_bytes
+       << ", \"device_peak_bytes\": " << r.device_peak_bytes << ", \"window_bytes\": " << r.window_bytes
+       << ", \"window_peak_bytes\": " << r.window_peak_bytes << ", \"least_window_bytes\": " << r.least_window_bytes
+       << ", \"host_bytes\": " << r.host_bytes << ", \"host_peak_bytes\": " << r.host_peak_bytes << ", \"bytes_out\": " << r.bytes_out
+       << ", \"bytes_in\": " << r.bytes_in << ", \"copies_out\": " << r.copies_out << ", \"copies_in\": " << r.copies_in
+       << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits << ", \"tensors\": [";
+  std::string_view separator;
+  for (const tensor_report& t : r.tensors) {
+    text << separator << "{\"name\": \"" << t.name << "\", \"saved\": " << t.saved << ", \"offloaded\": " << t.offloaded
+         << ", \"rematerialised\": " << t.rematerialised << ", \"fell_back\": " << t.fell_back
+         << ", \"planned_bytes\": " << t.planned_bytes << ", \"freed_bytes\": " << t.freed_bytes << ", \"bytes_out\": " << t.bytes_out
+         << ", \"bytes_in\": " << t.bytes_in << ", \"recomputed\": " << t.recomputed << ", \"late_fetches\": " << t.late_fetches
+         << '}';
+    separator = ", ";
+  }
+  text << "]}";
+  out << text.str();
+}
+
+}  // namespace hostoffload::inline v0

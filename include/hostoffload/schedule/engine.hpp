@@ -1,0 +1,208 @@
+#pragma once
+// The scheduler's core, the same for every element type: who leases what, which slot it gets, which copies are issued and
+// what waits for what. engine_lease.hpp, engine_copies.hpp and engine_step.hpp hold the definitions.
+//
+// Host code decides everything at once and never waits; the device follows in stream order. A slot is given to the next
+// tensor as soon as the host knows that the last one has left it, and the new user's stream waits for the events that say so.
+
+#include <hostoffload/coroutine/loop.hpp>
+#include <hostoffload/cuda/allocation.hpp>
+#include <hostoffload/cuda/stream.hpp>
+#include <hostoffload/cuda/stream_order.hpp>
+#include <hostoffload/memory/slot_cache.hpp>
+#include <hostoffload/memory/window_slab.hpp>
+#include <hostoffload/options.hpp>
+#include <hostoffload/report/step_report.hpp>
+#include <hostoffload/schedule/host_values.hpp>
+#include <hostoffload/schedule/step_history.hpp>
+#include <hostoffload/schedule/tensor_record.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace hostoffload::inline v0::detail {
+
+/// What became of a request for a lease.
+enum class outcome : std::uint8_t {
+  granted,
+  make,        // the define function has to run; slots for what it writes are taken
+  no_room,     // the window is full of what is in use
+  being_made,  // another coroutine makes it
+};
+
+/// Shared by a scheduler, its tensors and their leases; closed when the scheduler is destroyed. One thread.
+class engine {
+public:
+  explicit engine(const scheduler_options& options);
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+  ~engine() = default;
+
+  void add_owner() noexcept { ++owners_; }
+  static void drop_owner(engine* e) noexcept {
+    if (--e->owners_ == 0) delete e;
+  }
+  /// The scheduler ends: waits for the copies in flight, frees all memory. Later calls throw, or, in destructors, do nothing.
+  void close() noexcept;
+
+  // tensors
+  tensor_record& add(std::string_view name, layer_position at, std::size_t bytes, choice wanted);
+  void remove(tensor_record& r) noexcept;
+  void define(std::shared_ptr<maker> made_by);
+
+  // leases
+  [[nodiscard]] lease_request request_for(tensor_record& r, cudaStream_t on, bool last_use);
+  [[nodiscard]] outcome request(lease_request& q) { return request(q, false); }
+  /// Runs the plain define function that a request needs, and grants the lease.
+  void make_inline(lease_request& q);
+  /// Starts the coroutine; `waiter` goes on, in finish(q), when it has ended.
+  void start_making(lease_request& q, promise_base& waiter);
+  void enqueue(lease_request& q, promise_base& waiter) noexcept;
+  void dequeue(lease_request& q) noexcept;
+  /// The lease, or the error, after a wait.
+  void finish(lease_request& q);
+  /// The lease at once: no coroutine is there to wait for it.
+  void lease_now(lease_request& q);
+  void begin_produce(lease_request& q);
+  void end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing) noexcept;
+
+  // steps
+  void begin_step();
+  void end_step();
+  void abandon_step() noexcept;
+  [[nodiscard]] bool in_step() const noexcept { return in_step_; }
+  template <class Promise>
+  void run_loop(Promise& root) {
+    loop_.run(root, [this] { idle(); });
+  }
+  void prepare_root(promise_base& root) noexcept { root.line = &root_line_; }
+  [[nodiscard]] branch* current_line() noexcept;
+  /// Puts a coroutine off until the host may read what `q` is for.
+  void wait_for_value(host_value_request& q, promise_base& waiter) noexcept;
+
+  [[nodiscard]] step_report report();
+  [[nodiscard]] cudaStream_t compute() const noexcept { return order_.handle(compute_id); }
+  [[nodiscard]] std::byte* device_pointer(const tensor_record& r) const noexcept { return r.device->begin; }
+  [[nodiscard]] static std::byte* making_pointer(const tensor_record& r) noexcept {
+    return (r.aside != nullptr ? r.aside : r.device)->begin;
+  }
+  void throw_if_closed() const {
+    if (closed_) throw usage_error("the scheduler of this tensor has been destroyed: tensors are used while it lives");
+  }
+
+private:
+  static constexpr stream_id compute_id = 0;
+
+  /// Times, in sampled steps, what the compute stream does between its two ends: waiting for a copy, or a copy itself.
+  class timed_span {
+  public:
+    timed_span(engine& e, bool exposes);
+    timed_span(const timed_span&) = delete;
+    timed_span& operator=(const timed_span&) = delete;
+    ~timed_span();
+
+  private:
+    engine* engine_;
+  };
+
+  // engine_lease.hpp
+  outcome request(lease_request& q, bool oldest);
+  bool begin_making(lease_request& q, bool oldest);
+  void finish_making(tensor_record& r);
+  void abort_making(tensor_record& r, bool has_run) noexcept;
+  void grant(lease_request& q);
+  void settle(tensor_record& r);
+  void finish_life(tensor_record& r, bool by_last_use) noexcept;
+  void serve_waiters();
+  bool serve(lease_request& q, bool oldest);
+  void resume(lease_request& q) noexcept;
+  [[nodiscard]] std::string who_holds_the_window() const;
+  [[noreturn]] void throw_no_room(const lease_request& q) const;
+  void throw_kept_error();
+
+  // engine_copies.hpp
+  slot* take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker,
+                  const stream_clock& also = {});
+  void free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept;
+  void use_begins(slot& s, const tensor_record& r) noexcept;
+  void use_ends(slot& s, const tensor_record& r) noexcept;
+  void forget_device_copy(tensor_record& r) noexcept;
+  void copy_out(tensor_record& r);
+  void copy_in(tensor_record& r, slot& target);
+  void fetch_ahead();
+  void put_behind(stream_id s, const stream_clock& needed, const purpose& what);
+  void link_stowed(tensor_record& r) noexcept;
+  void unlink_stowed(tensor_record& r) noexcept;
+  [[nodiscard]] bool alone(const branch* line) const noexcept;
+  [[nodiscard]] std::size_t window_limit(const branch* line, bool oldest) noexcept;
+  [[nodiscard]] std::size_t bounded_window() const noexcept { return options_.window == unlimited ? 0 : options_.window; }
+
+  // engine_step.hpp
+  void idle();
+  void reserve_host_memory();
+  void end_all_lives(std::exception_ptr& first_error);
+  tensor_report& row(const tensor_record& r) noexcept { return now_.tensors[r.row]; }
+  void drop_leases_of(tensor_record& r) noexcept;
+  void begin_report() noexcept;
+  std::size_t row_of(std::string_view name);
+  void count_tensor(const tensor_record& r, int change) noexcept;
+
+  scheduler_options options_;
+  std::optional<stream> out_stream_;
+  std::optional<stream> in_stream_;
+  stream_order order_;
+  stream_id out_id_ = compute_id;
+  stream_id in_id_ = compute_id;
+
+  std::optional<device_allocation> window_memory_;
+  std::optional<window_slab> window_;
+  std::optional<slot_cache<device_allocation>> device_;
+  std::optional<slot_cache<pinned_allocation>> host_;
+  std::size_t host_planned_ = 0;  // bytes of slots of all offloaded tensors
+  std::deque<tensor_record> records_;
+  std::vector<tensor_record*> tensors_;
+  std::vector<tensor_record*> free_records_;
+
+  loop loop_;
+  branch root_line_;
+  branch* inline_line_ = nullptr;  // of the plain define function that runs now
+  lease_request* first_waiting_ = nullptr;
+  lease_request* last_waiting_ = nullptr;
+  host_value_request* first_value_ = nullptr;
+  std::exception_ptr kept_error_;
+
+  std::size_t owners_ = 0;
+  bool closed_ = false;
+  bool in_step_ = false;
+  bool fetching_ahead_ = false;  // the backward pass has begun
+  bool room_changed_ = false;    // since fetch_ahead() last found none
+  std::uint64_t steps_ = 0;
+  std::uint64_t uses_ = 0;
+  std::uint64_t stowed_ = 0;
+  tensor_record* last_stowed_ = nullptr;
+
+  std::size_t window_in_use_ = 0;    // bytes leased or being made
+  std::size_t window_held_ = 0;      // and kept, leaving or arriving
+  std::size_t device_held_ = 0;      // outside the window
+  std::size_t host_held_ = 0;
+  std::size_t reserve_ = 0;          // for the oldest of several branches: what one alone has needed
+  bool reserve_known_ = false;
+  bool several_branches_ = false;    // in this step
+  std::size_t least_window_seen_ = 0;
+
+  step_report now_;
+  std::optional<step_history> history_;
+};
+
+}  // namespace hostoffload::inline v0::detail
+
+#include <hostoffload/schedule/engine_copies.hpp>  // IWYU pragma: export
+#include <hostoffload/schedule/engine_lease.hpp>   // IWYU pragma: export
+#include <hostoffload/schedule/engine_step.hpp>    // IWYU pragma: export

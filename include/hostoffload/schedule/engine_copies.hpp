@@ -1,0 +1,182 @@
+#pragma once
+// Slots, and the copies between device and host. Part of engine.hpp.
+
+#include <hostoffload/schedule/engine.hpp>
+
+namespace hostoffload::inline v0::detail {
+
+/// Whether nobody else of the same step may hold leases: no when_all is under way.
+inline bool engine::alone(const branch* line) const noexcept {
+  for (const branch* b = line; b != nullptr; b = b->parent) {
+    if (b->has_siblings) return false;
+  }
+  return true;
+}
+
+/// Of several branches only the oldest may draw on the reserve, so that it can always end and give back what it holds.
+inline std::size_t engine::window_limit(const branch* line, bool oldest) noexcept {
+  if (alone(line)) return options_.window;
+  several_branches_ = true;
+  if (oldest) return options_.window;
+  if (!reserve_known_) return 0;
+  return options_.window - std::min(options_.window, reserve_);
+}
+
+inline void engine::use_begins(slot& s, const tensor_record& r) noexcept {
+  s.state = slot_state::in_use;
+  if (!r.in_window()) return;
+  window_in_use_ += s.bytes;
+  least_window_seen_ = std::max(least_window_seen_, window_in_use_);
+}
+
+inline void engine::use_ends(slot& s, const tensor_record& r) noexcept {
+  if (r.in_window()) window_in_use_ -= s.bytes;
+  room_changed_ = true;
+}
+
+/// A slot for `r`, in use; what `taker` writes from now on is behind the slot's last users and behind `also`. Null: no room in
+/// the window.
+inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker,
+                               const stream_clock& also) {
+  const std::size_t bytes = slot_size(r.bytes);
+  slot* taken = nullptr;
+  if (r.in_window() && window_) {
+    const bool ahead = rank_limit != ~std::uint64_t{0};
+    if (!ahead && window_in_use_ + bytes > window_limit(line, oldest)) return nullptr;
+    const std::size_t needed = reserve_known_ ? reserve_ : window_->total_bytes();
+    const std::size_t to_come = ahead || window_in_use_ + bytes >= needed ? 0 : needed - window_in_use_ - bytes;
+    taken = window_->take(bytes, r, rank_limit, to_come, order_.clock_of(taker),
+                          [this](tensor_record& evicted) { forget_device_copy(evicted); });
+    if (taken == nullptr) return nullptr;
+  } else {
+    taken = &device_->take(bytes, r, order_.clock_of(taker), r.as_purpose());
+  }
+  (r.in_window() ? window_held_ : device_held_) += bytes;
+  now_.window_peak_bytes = std::max(now_.window_peak_bytes, window_held_);
+  now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);
+  use_begins(*taken, r);
+  if (options_.observer.taken != nullptr) options_.observer.taken(taken->begin, taken->bytes);
+  try {
+    stream_clock needed = taken->behind;
+    needed.join(also);
+    put_behind(taker, needed, r.as_purpose());
+  } catch (...) {
+    use_ends(*taken, r);
+    free_slot(r, taken, taken->behind);
+    throw;
+  }
+  return taken;
+}
+
+/// The slot is not in use any more; its next owner goes behind `behind`.
+inline void engine::free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept {
+  if (options_.observer.given_back != nullptr) options_.observer.given_back(s->begin, s->bytes);
+  (r.in_window() ? window_held_ : device_held_) -= s->bytes;
+  if (r.in_window() && window_) {
+    window_->give_back(*s, behind);
+  } else {
+    device_->give_back(*s, behind);
+  }
+  s = nullptr;
+  room_changed_ = true;
+}
+
+/// The slab takes the slot for somebody else; the values are on the host.
+inline void engine::forget_device_copy(tensor_record& r) noexcept {
+  if (options_.observer.given_back != nullptr) options_.observer.given_back(r.device->begin, r.device->bytes);
+  window_held_ -= r.device->bytes;
+  row(r).freed_bytes += r.bytes;
+  r.device = nullptr;
+  r.readers = {};
+}
+
+inline engine::timed_span::timed_span(engine& e, bool exposes) : engine_(exposes && e.history_->samples() ? &e : nullptr) {
+  if (engine_ != nullptr) engine_->history_->wait_begins(engine_->compute());
+}
+inline engine::timed_span::~timed_span() {
+  if (engine_ != nullptr) engine_->history_->wait_ends(engine_->compute());
+}
+
+inline void engine::put_behind(stream_id s, const stream_clock& needed, const purpose& what) {
+  const timed_span exposed(*this, s == compute_id && !order_.is_behind(s, needed));
+  order_.put_behind(s, needed, what);
+}
+
+/// The one place that issues a copy out: behind the writer of the device slot and behind the last copy in from the host slot.
+inline void engine::copy_out(tensor_record& r) {
+  stream_clock needed = r.written;
+  needed.join(r.host_read);
+  order_.put_behind(out_id_, needed, r.as_purpose());
+  const timed_span exposed(*this, out_id_ == compute_id);
+  check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
+        "cudaMemcpyAsync", {r.name, r.position.index, order_.name(out_id_)});
+  const std::uint64_t point = out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
+  r.host_written = {};
+  r.host_written.join(out_id_, point);
+  r.readers.join(out_id_, point);
+  r.on_host = true;
+  r.rank = ++stowed_;
+  link_stowed(r);
+  row(r).bytes_out += r.bytes;
+  row(r).planned_bytes += r.bytes;
+  now_.bytes_out += r.bytes;
+  ++now_.copies_out;
+  host_held_ += r.host->bytes;
+  now_.host_peak_bytes = std::max(now_.host_peak_bytes, host_held_);
+}
+
+/// The one place that issues a copy in. take_slot has put it behind the copy out and behind all users of the target.
+inline void engine::copy_in(tensor_record& r, slot& target) {
+  const timed_span exposed(*this, in_id_ == compute_id);
+  check(cudaMemcpyAsync(target.begin, r.host->begin, r.bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)), "cudaMemcpyAsync",
+        {r.name, r.position.index, order_.name(in_id_)});
+  const std::uint64_t point = in_id_ == compute_id ? order_.next_point(compute_id) : order_.record(in_id_, r.as_purpose());
+  r.device = &target;
+  r.written = {};
+  r.written.join(in_id_, point);
+  r.readers = {};
+  r.host_read.join(in_id_, point);
+  row(r).bytes_in += r.bytes;
+  now_.bytes_in += r.bytes;
+  ++now_.copies_in;
+}
+
+/// The backward pass uses last what the forward pass stowed first: copies in are issued in the reverse order of stowing, as
+/// far as the window has room that nothing needed sooner occupies.
+inline void engine::fetch_ahead() {
+  if (!fetching_ahead_ || !room_changed_ || !options_.overlap || !window_) return;
+  for (tensor_record* r = last_stowed_; r != nullptr; r = r->stowed_before) {
+    if (r->device != nullptr || r->state != life::alive) continue;
+    slot* const target = take_slot(*r, nullptr, false, r->rank, in_id_, r->host_written);
+    if (target == nullptr) break;
+    use_ends(*target, *r);
+    target->rank = r->rank;
+    try {
+      copy_in(*r, *target);
+    } catch (...) {
+      slot* unused = target;
+      r->device = nullptr;
+      free_slot(*r, unused, order_.next_points());
+      throw;
+    }
+    target->state = slot_state::kept;
+    target->behind = r->written;
+  }
+  room_changed_ = false;
+}
+
+inline void engine::link_stowed(tensor_record& r) noexcept {
+  r.stowed_before = last_stowed_;
+  r.stowed_after = nullptr;
+  if (last_stowed_ != nullptr) last_stowed_->stowed_after = &r;
+  last_stowed_ = &r;
+}
+
+inline void engine::unlink_stowed(tensor_record& r) noexcept {
+  (r.stowed_after != nullptr ? r.stowed_after->stowed_before : last_stowed_) = r.stowed_before;
+  if (r.stowed_before != nullptr) r.stowed_before->stowed_after = r.stowed_after;
+  r.stowed_before = nullptr;
+  r.stowed_after = nullptr;
+}
+
+}  // namespace hostoffload::inline v0::detail

@@ -1,0 +1,370 @@
+#pragma once
+// Leases: from a request to the end of the last use. Part of engine.hpp.
+
+#include <hostoffload/schedule/engine.hpp>
+
+namespace hostoffload::inline v0::detail {
+
+inline branch* engine::current_line() noexcept {
+  if (inline_line_ != nullptr) return inline_line_;
+  branch* const line = loop_.current_line();
+  return line != nullptr ? line : &root_line_;
+}
+
+inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool last_use) {
+  throw_if_closed();
+  lease_request q;
+  q.tensor = &r;
+  q.stream = order_.find(on);
+  q.last_use = last_use;
+  q.line = current_line();
+  return q;
+}
+
+inline outcome engine::request(lease_request& q, bool oldest) {
+  throw_kept_error();
+  tensor_record& r = *q.tensor;
+  if (!in_step_) throw usage_error("tensor " + r.title() + ": leases are taken within a step: scheduler.run(…), or a step object");
+  if (r.state == life::making) {
+    if (r.made_by != nullptr && q.line->makes(r.made_by.get())) {
+      throw usage_error("tensor " + r.title() + ": its define function awaits the tensor itself, directly or through others");
+    }
+    if (r.leases != 0) throw usage_error("tensor " + r.title() + ": its writable lease has to end before it is read");
+    return outcome::being_made;
+  }
+  if (r.device == nullptr && r.on_host) {
+    slot* const target = take_slot(r, q.line, oldest, ~std::uint64_t{0}, in_id_, r.host_written);
+    if (target == nullptr) return outcome::no_room;
+    r.device = target;
+    use_ends(*target, r);  // grant() counts it
+    try {
+      copy_in(r, *target);
+    } catch (...) {
+      free_slot(r, r.device, order_.next_points());
+      throw;
+    }
+    fetching_ahead_ = true;
+    ++row(r).late_fetches;
+    ++now_.late_fetches;
+  }
+  if (r.device == nullptr) {
+    if (r.made_by == nullptr) {
+      throw usage_error("tensor " + r.title() + " has no values: produce it in this step, or define how it is made");
+    }
+    return begin_making(q, oldest) ? outcome::make : outcome::no_room;
+  }
+  grant(q);
+  return outcome::granted;
+}
+
+/// Takes a slot for each tensor that the define function writes. Values that are here already are not written again: what the
+/// function writes for them goes aside.
+inline bool engine::begin_making(lease_request& q, bool oldest) {
+  tensor_record& r = *q.tensor;
+  const bool again = r.state == life::alive || q.line->recomputes();
+  for (tensor_record* m : r.made_by->members) {
+    if (m->state == life::making) throw usage_error("tensor " + m->title() + " is being made or written while its group is needed");
+    if (!again && m->state == life::alive) {
+      throw usage_error("tensor " + m->title() + " still holds values while " + r.title() +
+                        " of its group begins anew: end its life with co_await std::move(tensor)");
+    }
+  }
+  for (tensor_record* m : r.made_by->members) {
+    const bool here = m != &r && again && (m->state == life::none || m->device != nullptr || m->on_host);
+    slot* const taken = take_slot(*m, q.line, oldest, ~std::uint64_t{0}, compute_id);
+    if (taken == nullptr) {
+      abort_making(r, false);
+      return false;
+    }
+    (here ? m->aside : m->device) = taken;
+    if (here) continue;
+    m->temporary = m->state == life::none && again;
+    m->remaking = m->state == life::alive;
+    m->state = life::making;
+    if (!again && m->in_window()) fetching_ahead_ = false;
+  }
+  if (again) ++row(r).recomputed;
+  q.making = branch{};
+  q.making.parent = q.line;
+  q.making.making = r.made_by.get();
+  q.making.again = again;
+  return true;
+}
+
+/// The slots go back; the tensors are as before. If the function has run, their next owners go behind all it may have enqueued.
+inline void engine::abort_making(tensor_record& r, bool has_run) noexcept {
+  for (tensor_record* m : r.made_by->members) {
+    const bool is_aside = m->aside != nullptr;
+    if (!is_aside && m->state != life::making) continue;
+    slot*& taken = is_aside ? m->aside : m->device;
+    if (!is_aside) m->state = m->remaking ? life::alive : life::none;
+    use_ends(*taken, *m);
+    free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);
+  }
+}
+
+inline void engine::finish_making(tensor_record& r) {
+  stream_clock made;
+  made.join(compute_id, order_.next_point(compute_id));
+  for (tensor_record* m : r.made_by->members) {
+    if (m->aside != nullptr) {
+      use_ends(*m->aside, *m);
+      free_slot(*m, m->aside, made);
+      continue;
+    }
+    m->state = life::alive;
+    m->written = made;
+    m->readers = {};
+    ++m->generation;
+    use_ends(*m->device, *m);
+    m->unused = m != &r;
+    if (m->in_window() && !m->temporary) copy_out(*m);
+    if (m->unused && m->on_host) settle(*m);
+  }
+}
+
+inline void engine::make_inline(lease_request& q) {
+  tensor_record& r = *q.tensor;
+  branch* const outer = std::exchange(inline_line_, &q.making);
+  try {
+    r.made_by->call();
+  } catch (...) {
+    inline_line_ = outer;
+    abort_making(r, true);
+    throw;
+  }
+  inline_line_ = outer;
+  finish_making(r);
+  grant(q);
+}
+
+inline void engine::start_making(lease_request& q, promise_base& waiter) {
+  q.making_task.emplace(q.tensor->made_by->start());
+  promise_base& child = task_access::promise(*q.making_task);
+  child.start_under(waiter);
+  child.line = &q.making;
+  loop_.put_first(child);
+}
+
+inline void engine::finish(lease_request& q) {
+  if (q.failure) std::rethrow_exception(q.failure);
+  if (q.granted) return;
+  try {
+    task_access::promise(*q.making_task).take();
+  } catch (...) {
+    abort_making(*q.tensor, true);
+    serve_waiters();
+    throw;
+  }
+  q.making_task.reset();
+  finish_making(*q.tensor);
+  grant(q);
+  serve_waiters();
+}
+
+inline void engine::lease_now(lease_request& q) {
+  switch (request(q, true)) {
+    case outcome::granted: return;
+    case outcome::no_room: throw_no_room(q);
+    case outcome::being_made:
+      throw usage_error("tensor " + q.tensor->title() + " is being made by a coroutine: co_await it, fetch() cannot wait");
+    case outcome::make: break;
+  }
+  if (!q.tensor->made_by->is_coroutine()) {
+    make_inline(q);
+    return;
+  }
+  q.making_task.emplace(q.tensor->made_by->start());
+  promise_base& root = task_access::promise(*q.making_task);
+  root.line = &q.making;
+  branch* const outer = std::exchange(inline_line_, nullptr);
+  try {
+    run_loop(root);
+  } catch (...) {
+    inline_line_ = outer;
+    throw;
+  }
+  inline_line_ = outer;
+  finish(q);
+}
+
+inline void engine::grant(lease_request& q) {
+  tensor_record& r = *q.tensor;
+  put_behind(q.stream, r.written, r.as_purpose());
+  if (r.leases == 0) use_begins(*r.device, r);
+  ++r.leases;
+  order_.lease_begins(q.stream);
+  r.pattern.begins(++uses_);
+  r.unused = false;
+  if (q.last_use || r.pattern.past_longest_gap()) fetching_ahead_ = true;
+  r.last_use = r.last_use || q.last_use;
+  q.generation = r.generation;
+  q.granted = true;
+  fetch_ahead();
+}
+
+/// A writable lease for code that fills the tensor itself.
+inline void engine::begin_produce(lease_request& q) {
+  throw_kept_error();
+  tensor_record& r = *q.tensor;
+  if (!in_step_) throw usage_error("tensor " + r.title() + ": produce within a step: scheduler.run(…), or a step object");
+  if (r.state != life::none) {
+    throw usage_error("tensor " + r.title() + ": produced while it still holds values: end its life first, by a last use "
+                      "(std::move), or use one instance per micro batch in flight");
+  }
+  if (r.placed == choice::remat && r.made_by == nullptr) {
+    throw usage_error("tensor " + r.title() + " is placed as remat and nothing says how it is made again: give it to define");
+  }
+  slot* const taken = take_slot(r, q.line, true, ~std::uint64_t{0}, q.stream);
+  if (taken == nullptr) throw_no_room(q);
+  r.device = taken;
+  r.state = life::making;
+  r.written = {};
+  r.readers = {};
+  r.leases = 1;
+  order_.lease_begins(q.stream);
+  r.pattern.begins(++uses_);
+  if (r.in_window()) fetching_ahead_ = false;
+  q.generation = ++r.generation;
+  q.granted = true;
+}
+
+inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing) noexcept {
+  if (closed_ || generation != r.generation) return;  // of a life that is over
+  try {
+    (writing ? r.written : r.readers).join(on, order_.lease_ends(on));
+    r.pattern.ends(++uses_);
+    if (writing) r.state = life::alive;
+    if (--r.leases != 0) return;
+    use_ends(*r.device, r);
+    if (writing && r.in_window()) copy_out(r);
+    settle(r);
+    fetch_ahead();
+    serve_waiters();
+  } catch (...) {
+    if (!kept_error_) kept_error_ = std::current_exception();
+  }
+}
+
+/// No lease is left.
+inline void engine::settle(tensor_record& r) {
+  if (r.last_use || r.temporary) {
+    finish_life(r, true);
+    return;
+  }
+  stream_clock behind = r.written;
+  behind.join(r.readers);
+  if (r.in_window()) {
+    r.device->state = slot_state::kept;
+    r.device->rank = r.rank;
+    r.device->behind = behind;
+  } else if (r.placed == choice::remat && r.pattern.in_longest_gap()) {
+    row(r).planned_bytes += r.bytes;
+    row(r).freed_bytes += r.bytes;
+    free_slot(r, r.device, behind);
+  }
+}
+
+inline void engine::finish_life(tensor_record& r, bool by_last_use) noexcept {
+  if (r.device != nullptr) {
+    stream_clock behind = r.written;
+    behind.join(r.readers);
+    free_slot(r, r.device, behind);
+  }
+  if (r.on_host) {
+    r.on_host = false;
+    host_held_ -= r.host->bytes;
+    unlink_stowed(r);
+  }
+  r.state = life::none;
+  r.last_use = false;
+  r.unused = false;
+  ++r.generation;
+  if (std::exchange(r.temporary, false)) {
+    r.pattern.forget();
+  } else {
+    r.pattern.finish(by_last_use);
+  }
+}
+
+inline void engine::enqueue(lease_request& q, promise_base& waiter) noexcept {
+  q.waiter = &waiter;
+  q.next = nullptr;
+  q.queued = true;
+  (last_waiting_ == nullptr ? first_waiting_ : last_waiting_->next) = &q;
+  last_waiting_ = &q;
+}
+
+inline void engine::dequeue(lease_request& q) noexcept {
+  if (!q.queued) return;
+  lease_request* before = nullptr;
+  for (lease_request* i = first_waiting_; i != &q; i = i->next) before = i;
+  (before == nullptr ? first_waiting_ : before->next) = q.next;
+  if (last_waiting_ == &q) last_waiting_ = before;
+  q.queued = false;
+}
+
+/// Tries once more; true when the waiter goes on.
+inline bool engine::serve(lease_request& q, bool oldest) {
+  try {
+    const outcome result = request(q, oldest);
+    if (result == outcome::no_room || result == outcome::being_made) return false;
+    dequeue(q);
+    if (result == outcome::make && q.tensor->made_by->is_coroutine()) {
+      start_making(q, *q.waiter);
+      return true;
+    }
+    if (result == outcome::make) make_inline(q);
+  } catch (...) {
+    q.failure = std::current_exception();
+    dequeue(q);
+  }
+  loop_.put_last(*q.waiter);
+  return true;
+}
+
+inline void engine::serve_waiters() {
+  for (lease_request* q = first_waiting_; q != nullptr;) {
+    lease_request* const next = q->next;
+    if (serve(*q, false)) {
+      q = first_waiting_;  // what was served may have changed the queue
+    } else {
+      q = next;
+    }
+  }
+}
+
+inline void engine::throw_kept_error() {
+  if (kept_error_) std::rethrow_exception(std::exchange(kept_error_, nullptr));
+}
+
+inline std::string engine::who_holds_the_window() const {
+  std::string text;
+  for (const tensor_record* r : tensors_) {
+    if (!r->in_window() || (r->leases == 0 && r->state != life::making)) continue;
+    text += (text.empty() ? "" : ", ") + r->title() + " " + std::to_string(slot_size(r->bytes));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+inline void engine::throw_no_room(const lease_request& q) const {
+  std::size_t wanted = 0;
+  const tensor_record& r = *q.tensor;
+  if (r.state != life::alive && r.made_by != nullptr) {
+    for (const tensor_record* m : r.made_by->members) wanted += m->in_window() ? slot_size(m->bytes) : 0;
+  } else {
+    wanted = slot_size(r.bytes);
+  }
+  const std::size_t needed = window_in_use_ + wanted;
+  std::string text = "the window of " + std::to_string(options_.window) + " bytes is too small: tensor " + r.title() + " needs " +
+                     std::to_string(wanted) + " bytes while these are in use: " + who_holds_the_window();
+  if (needed > options_.window) {
+    text += "; a window of at least " + std::to_string(needed) + " bytes passes this point";
+  } else {
+    text += "; these bytes divide the window, the largest piece left has " + std::to_string(window_->largest_room()) +
+            " bytes: make the window larger or end leases in the reverse order";
+  }
+  throw window_error(text, std::max(needed, options_.window + 1), options_.window);
+}
+
+}  // namespace hostoffload::inline v0::detail

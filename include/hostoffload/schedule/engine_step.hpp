@@ -1,0 +1,300 @@
+#pragma once
+// Construction and end, tensors, steps, and what happens when every coroutine waits. Part of engine.hpp.
+
+#include <hostoffload/schedule/engine.hpp>
+
+namespace hostoffload::inline v0::detail {
+
+inline engine::engine(const scheduler_options& options) : options_(options) {
+  order_.add(options.compute, "compute");
+  if (options.overlap) {
+    out_stream_.emplace();
+    in_stream_.emplace();
+    out_id_ = order_.add(out_stream_->get(), "copy out");
+    in_id_ = order_.add(in_stream_->get(), "copy in");
+  }
+  order_.fix();
+
+  memory_region rest = options.device_memory;
+  if (options.window != unlimited) {
+    options_.window = options.window / slot_alignment * slot_alignment;
+    if (rest.begin != nullptr) {
+      if (options_.window > rest.bytes) {
+        throw usage_error("the window of " + std::to_string(options.window) + " bytes does not fit into the device memory given, " +
+                          std::to_string(rest.bytes) + " bytes");
+      }
+      window_.emplace(memory_region{rest.begin, options_.window});
+      rest = {static_cast<std::byte*>(rest.begin) + options_.window, rest.bytes - options_.window};
+    } else if (options_.window != 0) {
+      window_memory_.emplace(options_.window);
+      window_.emplace(window_memory_->region());
+    } else {
+      window_.emplace(memory_region{});
+    }
+  }
+  device_.emplace(rest);
+  host_.emplace(options.host_memory);
+}
+
+inline void engine::close() noexcept {
+  if (closed_) return;
+  closed_ = true;
+  for (const auto& s : {&out_stream_, &in_stream_}) {
+    if (*s) ignore(cudaStreamSynchronize((*s)->get()));
+  }
+  if (!options_.overlap) ignore(cudaStreamSynchronize(compute()));
+  window_.reset();
+  device_.reset();
+  host_.reset();
+  window_memory_.reset();
+  history_.reset();
+  order_ = stream_order{};
+  out_stream_.reset();
+  in_stream_.reset();
+}
+
+inline tensor_record& engine::add(std::string_view name, layer_position at, std::size_t bytes, choice wanted) {
+  throw_if_closed();
+  if (bytes == 0) throw usage_error("tensor " + std::string(name) + ": a tensor has at least one element");
+  choice placed = wanted;
+  if (wanted == choice::offload || wanted == choice::offload_or_save || wanted == choice::offload_or_remat) {
+    const std::size_t capacity = options_.host_memory.begin != nullptr ? std::min(options_.host_capacity, options_.host_memory.bytes)
+                                                                       : options_.host_capacity;
+    const bool fits = slot_size(bytes) <= capacity - std::min(capacity, host_planned_);
+    placed = fits ? choice::offload : (wanted == choice::offload_or_save ? choice::save : choice::remat);
+    if (!fits && wanted == choice::offload) {
+      throw host_capacity_error("tensor " + std::string(name) + "[" + std::to_string(at.index) + "]: its " + std::to_string(bytes) +
+                                    " bytes do not fit into the host memory left: " + std::to_string(host_planned_) + " of " +
+                                    std::to_string(capacity) +
+                                    " bytes are taken; raise host_capacity, or place it as offload_or_save or offload_or_remat",
+                                host_planned_ + slot_size(bytes), capacity);
+    }
+  }
+  tensor_record* r = nullptr;
+  if (free_records_.empty()) {
+    r = &records_.emplace_back();
+  } else {
+    r = free_records_.back();
+    free_records_.pop_back();
+    const std::uint64_t generation = r->generation;
+    *r = tensor_record{};
+    r->generation = generation;
+  }
+  r->name = name;
+  r->position = at;
+  r->bytes = bytes;
+  r->placed = placed;
+  r->wanted = wanted;
+  if (r->in_window()) host_planned_ += slot_size(bytes);
+  r->row = row_of(name);
+  tensors_.push_back(r);
+  count_tensor(*r, 1);
+  return *r;
+}
+
+inline void engine::remove(tensor_record& r) noexcept {
+  if (closed_) return;
+  if (r.leases != 0 && !kept_error_) {
+    kept_error_ = std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while a lease on it was held"));
+  }
+  if (r.state != life::none) {
+    r.written.join(order_.next_points());
+    if (r.leases != 0 || r.state == life::making) use_ends(*r.device, r);
+    r.leases = 0;
+    finish_life(r, false);
+  }
+  if (r.made_by != nullptr) {
+    const std::shared_ptr<maker> shared = std::move(r.made_by);
+    for (tensor_record* m : shared->members) m->made_by.reset();
+  }
+  if (r.in_window()) host_planned_ -= slot_size(r.bytes);
+  if (r.host != nullptr) {
+    stream_clock behind = r.host_written;
+    behind.join(r.host_read);
+    host_->give_back(*r.host, behind);
+    r.host = nullptr;
+  }
+  count_tensor(r, -1);
+  std::erase(tensors_, &r);
+  free_records_.push_back(&r);
+}
+
+inline void engine::define(std::shared_ptr<maker> made_by) {
+  throw_if_closed();
+  for (tensor_record* m : made_by->members) {
+    if (m->made_by != nullptr) throw usage_error("tensor " + m->title() + " is defined twice: one function makes it");
+    if (m->state != life::none) throw usage_error("tensor " + m->title() + " is defined while it holds values: define it first");
+  }
+  for (tensor_record* m : made_by->members) m->made_by = made_by;
+}
+
+inline std::size_t engine::row_of(std::string_view name) {
+  for (std::size_t i = 0; i < now_.tensors.size(); ++i) {
+    if (now_.tensors[i].name == name) return i;
+  }
+  now_.tensors.push_back(tensor_report{.name = name});
+  return now_.tensors.size() - 1;
+}
+
+inline void engine::count_tensor(const tensor_record& r, int change) noexcept {
+  tensor_report& t = row(r);
+  std::size_t& kind = r.placed == choice::save ? t.saved : (r.placed == choice::offload ? t.offloaded : t.rematerialised);
+  kind += static_cast<std::size_t>(change);
+  const bool may_offload = r.wanted == choice::offload_or_save || r.wanted == choice::offload_or_remat;
+  if (may_offload && r.placed != choice::offload) t.fell_back += static_cast<std::size_t>(change);
+}
+
+/// Host slots for the tensors built since the last step, in one allocation.
+inline void engine::reserve_host_memory() {
+  std::size_t missing = 0;
+  for (const tensor_record* r : tensors_) missing += r->in_window() && r->host == nullptr ? slot_size(r->bytes) : 0;
+  if (missing == 0) return;
+  host_->reserve(missing, {});
+  for (tensor_record* r : tensors_) {
+    if (!r->in_window() || r->host != nullptr) continue;
+    r->host = &host_->take(slot_size(r->bytes), *r, order_.clock_of(out_id_), r->as_purpose());
+    r->host_read = r->host->behind;
+  }
+}
+
+inline void engine::begin_step() {
+  throw_if_closed();
+  throw_kept_error();
+  if (in_step_) throw usage_error("a step begins while another one of the same scheduler runs");
+  if (!history_) history_.emplace();
+  reserve_host_memory();
+  ++steps_;
+  uses_ = 0;
+  stowed_ = 0;
+  fetching_ahead_ = false;
+  least_window_seen_ = 0;
+  several_branches_ = false;
+  begin_report();
+  order_.begin_step();
+  const bool sampled = options_.sample_every != 0 && steps_ >= 3 && (steps_ - 3) % options_.sample_every == 0;
+  history_->begin(steps_, sampled, compute());
+  in_step_ = true;
+}
+
+inline void engine::begin_report() noexcept {
+  for (tensor_report& t : now_.tensors) {
+    t = tensor_report{.name = t.name,
+                      .saved = t.saved,
+                      .offloaded = t.offloaded,
+                      .rematerialised = t.rematerialised,
+                      .fell_back = t.fell_back};
+  }
+  step_report fresh;
+  fresh.step = steps_;
+  fresh.window_bytes = bounded_window();
+  fresh.tensors = std::move(now_.tensors);
+  now_ = std::move(fresh);
+}
+
+inline void engine::end_step() {
+  std::exception_ptr failure = std::exchange(kept_error_, nullptr);
+  end_all_lives(failure);
+  in_step_ = false;
+  if (failure) {
+    history_->abandon();
+    std::rethrow_exception(failure);
+  }
+  // What one branch after the other needs: known when they could not run side by side.
+  if (!several_branches_ || !reserve_known_) reserve_ = std::max(reserve_, least_window_seen_);
+  reserve_known_ = true;
+  now_.least_window_bytes = several_branches_ ? reserve_ : least_window_seen_;
+  now_.device_bytes = device_->total_bytes() + bounded_window();
+  now_.host_bytes = host_->total_bytes();
+  history_->end(now_, compute());
+}
+
+inline void engine::end_all_lives(std::exception_ptr& first_error) {
+  for (tensor_record* r : tensors_) {
+    if (r->state == life::none) continue;
+    if (r->leases != 0) {
+      if (!first_error) {
+        first_error = std::make_exception_ptr(usage_error("the step ends while a lease on tensor " + r->title() + " is held"));
+      }
+      drop_leases_of(*r);
+    }
+    finish_life(*r, false);
+  }
+}
+
+/// The leases are void; what they enqueued may still run.
+inline void engine::drop_leases_of(tensor_record& r) noexcept {
+  r.leases = 0;
+  use_ends(*r.device, r);
+  r.written.join(order_.next_points());
+}
+
+inline void engine::abandon_step() noexcept {
+  loop_.clear();
+  first_waiting_ = last_waiting_ = nullptr;
+  first_value_ = nullptr;
+  inline_line_ = nullptr;
+  kept_error_ = nullptr;
+  order_.drop_leases();
+  for (tensor_record* r : tensors_) {
+    if (r->aside != nullptr) {
+      use_ends(*r->aside, *r);
+      free_slot(*r, r->aside, order_.next_points());
+    }
+    if (r->state == life::none) continue;
+    if (r->leases != 0 || r->state == life::making) drop_leases_of(*r);
+    r->pattern.forget();
+    finish_life(*r, false);
+  }
+  history_->abandon();
+  in_step_ = false;
+}
+
+/// Every coroutine waits. The oldest that asks for room may draw on the reserve; then a value is waited for on the host; if
+/// neither helps, the oldest is told why it would wait for ever.
+inline void engine::idle() {
+  std::size_t asked = 0;
+  for (lease_request* q = first_waiting_; q != nullptr; q = q->next) ++asked;
+  const lease_request* last_tried = nullptr;
+  for (; asked != 0; --asked) {  // from the oldest to the youngest
+    lease_request* oldest = nullptr;
+    for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
+      if (last_tried != nullptr && (q == last_tried || !older(*last_tried->line, *q->line))) continue;
+      if (oldest == nullptr || older(*q->line, *oldest->line)) oldest = q;
+    }
+    if (oldest == nullptr) break;
+    if (serve(*oldest, true)) return;
+    last_tried = oldest;
+  }
+  if (first_value_ != nullptr) {
+    host_value_request& q = *std::exchange(first_value_, first_value_->next);
+    ++now_.host_waits;
+    try {
+      check(cudaEventSynchronize(q.arrived.get()), "cudaEventSynchronize", {{}, 0, order_.name(compute_id)});
+    } catch (...) {
+      q.failure = std::current_exception();
+    }
+    loop_.put_last(*q.waiter);
+    return;
+  }
+  if (first_waiting_ == nullptr) {
+    throw usage_error("a coroutine awaits something that no scheduler knows: within a step, await tensors, tasks and when_all");
+  }
+  lease_request* oldest = first_waiting_;
+  for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
+    if (older(*q->line, *oldest->line)) oldest = q;
+  }
+  try {
+    if (oldest->tensor->state == life::making) {
+      throw usage_error("tensor " + oldest->tensor->title() + ": its define function waits for a tensor that waits for it");
+    }
+    throw_no_room(*oldest);
+  } catch (...) {
+    oldest->failure = std::current_exception();
+  }
+  dequeue(*oldest);
+  loop_.put_last(*oldest->waiter);
+}
+
+inline step_report engine::report() { return closed_ || !history_ ? step_report{} : history_->newest_completed(); }
+
+}  // namespace hostoffload::inline v0::detail

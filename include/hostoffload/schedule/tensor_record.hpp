@@ -1,0 +1,98 @@
+#pragma once
+// What the scheduler knows of one tensor.
+
+#include <hostoffload/coroutine/task.hpp>
+#include <hostoffload/cuda/stream_order.hpp>
+#include <hostoffload/memory/slot.hpp>
+#include <hostoffload/placement.hpp>
+#include <hostoffload/schedule/use_pattern.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hostoffload::inline v0::detail {
+
+struct tensor_record;
+
+/// A function given to define: makes the values of one tensor, or of several at once.
+class maker {
+public:
+  maker() = default;
+  maker(const maker&) = delete;
+  maker& operator=(const maker&) = delete;
+  virtual ~maker() = default;
+
+  [[nodiscard]] virtual bool is_coroutine() const noexcept = 0;
+  [[nodiscard]] virtual task<> start() = 0;  // a coroutine
+  virtual void call() = 0;                   // a plain function
+
+  std::vector<tensor_record*> members;
+};
+
+enum class life : std::uint8_t {
+  none,    // not made yet, or finished
+  making,  // a define function or a writable lease fills it
+  alive,   // has values: in its device slot, in its host slot, or to be made again
+};
+
+struct tensor_record {
+  std::string_view name{};
+  layer_position position{};
+  std::size_t bytes = 0;
+  choice placed = choice::save;  // save, offload or remat: fallbacks are decided when the tensor is built
+  choice wanted = choice::save;  // as the policy says
+  std::size_t row = 0;           // in the report
+  std::shared_ptr<maker> made_by{};
+
+  life state = life::none;
+  std::uint64_t generation = 0;  // leases of earlier lives are void
+  bool last_use = false;         // memory goes back when the last lease ends
+  bool remaking = false;         // while making: values that were dropped
+  bool temporary = false;        // its life was over: made again for one recomputation alone
+  bool unused = false;           // made together with another tensor and not leased yet
+  unsigned leases = 0;
+  use_pattern pattern{};
+
+  slot* device = nullptr;
+  slot* aside = nullptr;    // takes what a group's function writes where the values are here already
+  stream_clock written{};   // the last write to the device slot
+  stream_clock readers{};   // its last readers
+
+  slot* host = nullptr;
+  bool on_host = false;
+  stream_clock host_written{};  // the copy out
+  stream_clock host_read{};     // the last copy in
+  std::uint64_t rank = 0;       // order of stowing
+  tensor_record* stowed_before = nullptr;
+  tensor_record* stowed_after = nullptr;
+
+  [[nodiscard]] bool in_window() const noexcept { return placed == choice::offload; }
+  [[nodiscard]] purpose as_purpose() const noexcept { return {name, position.index, {}}; }
+  [[nodiscard]] std::string title() const { return std::string(name) + "[" + std::to_string(position.index) + "]"; }
+};
+
+/// Somebody wants to lease a tensor. Lives in the awaiter, or on the stack of a straight-line call.
+struct lease_request {
+  tensor_record* tensor = nullptr;
+  stream_id stream = 0;
+  bool last_use = false;
+  branch* line = nullptr;
+
+  promise_base* waiter = nullptr;  // while queued
+  lease_request* next = nullptr;
+  bool queued = false;
+
+  branch making{};                   // under which the define function runs
+  std::optional<task<>> making_task{};
+  bool granted = false;
+  std::uint64_t generation = 0;      // of the lease granted
+  std::exception_ptr failure{};
+};
+
+}  // namespace hostoffload::inline v0::detail

@@ -1,0 +1,72 @@
+#pragma once
+// What co_await does on a tensor.
+
+#include <hostoffload/lease.hpp>
+
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+
+namespace hostoffload::inline v0::detail {
+
+/// Lives in the awaiting coroutine's frame for one await. A tensor that is resident, arriving or still leaving is leased
+/// without suspending.
+template <class T>
+class tensor_awaiter {
+public:
+  tensor_awaiter(const engine_ref& owner, tensor_record& r, std::size_t elements, cudaStream_t on, bool last_use)
+      : engine_(owner), request_(owner->request_for(r, on, last_use)), elements_(elements) {}
+  tensor_awaiter(const tensor_awaiter&) = delete;
+  tensor_awaiter& operator=(const tensor_awaiter&) = delete;
+  ~tensor_awaiter() { engine_->dequeue(request_); }
+
+  [[nodiscard]] bool await_ready() {
+    result_ = engine_->request(request_);
+    if (result_ == outcome::make && !request_.tensor->made_by->is_coroutine()) {
+      engine_->make_inline(request_);
+      return true;
+    }
+    return result_ == outcome::granted;
+  }
+
+  template <std::derived_from<promise_base> Promise>
+  void await_suspend(std::coroutine_handle<Promise> waiter) {
+    if (result_ == outcome::make) {
+      engine_->start_making(request_, waiter.promise());
+    } else {
+      engine_->enqueue(request_, waiter.promise());
+    }
+  }
+
+  [[nodiscard]] lease<const T> await_resume() {
+    engine_->finish(request_);
+    return lease_access::make<const T>(engine_, request_, elements_);
+  }
+
+private:
+  engine_ref engine_;
+  lease_request request_;
+  std::size_t elements_;
+  outcome result_ = outcome::granted;
+};
+
+/// A tensor on a stream of the trainer's: co_await tensor.on(stream).
+template <class T>
+class tensor_on_stream {
+public:
+  tensor_on_stream(const engine_ref& owner, tensor_record& r, std::size_t elements, cudaStream_t on, bool last_use) noexcept
+      : engine_(owner), tensor_(&r), elements_(elements), stream_(on), last_use_(last_use) {}
+
+  [[nodiscard]] tensor_awaiter<T> operator co_await() const {
+    return tensor_awaiter<T>(engine_, *tensor_, elements_, stream_, last_use_);
+  }
+
+private:
+  engine_ref engine_;
+  tensor_record* tensor_;
+  std::size_t elements_;
+  cudaStream_t stream_;
+  bool last_use_;
+};
+
+}  // namespace hostoffload::inline v0::detail
