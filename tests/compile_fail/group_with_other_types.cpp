@@ -1,0 +1,15 @@
+// expect: define takes a function of one std::span<T> per tensor
+// expect: T being the tensor's element type
+#include <hostoffload/hostoffload.hpp>
+
+#include <span>
+namespace ho = hostoffload;
+
+#ifdef HOSTOFFLOAD_MENDED
+using element = float;
+#else
+using element = double;
+#endif
+void define(ho::offload_tensor<double, ho::remat>& gate, ho::offload_tensor<float, ho::remat>& up) {
+  ho::define_group([](std::span<double>, std::span<element>) {}, gate, up);
+}
