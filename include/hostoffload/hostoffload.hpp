@@ -4,6 +4,7 @@
 #include <hostoffload/coroutine/task.hpp>       // IWYU pragma: export
 #include <hostoffload/coroutine/when_all.hpp>   // IWYU pragma: export
 #include <hostoffload/errors.hpp>               // IWYU pragma: export
+#include <hostoffload/host_values.hpp>          // IWYU pragma: export
 #include <hostoffload/lease.hpp>                // IWYU pragma: export
 #include <hostoffload/offload_tensor.hpp>       // IWYU pragma: export
 #include <hostoffload/options.hpp>              // IWYU pragma: export

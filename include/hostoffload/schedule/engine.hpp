@@ -13,7 +13,7 @@
 #include <hostoffload/memory/window_slab.hpp>
 #include <hostoffload/options.hpp>
 #include <hostoffload/report/step_report.hpp>
-#include <hostoffload/schedule/host_values.hpp>
+#include <hostoffload/schedule/host_value_request.hpp>
 #include <hostoffload/schedule/step_history.hpp>
 #include <hostoffload/schedule/tensor_record.hpp>
 

@@ -139,7 +139,7 @@ inline void engine::make_inline(lease_request& q) {
 }
 
 inline void engine::start_making(lease_request& q, promise_base& waiter) {
-  q.making_task.emplace(q.tensor->made_by->start());
+  q.making_task = q.tensor->made_by->start();
   promise_base& child = task_access::promise(*q.making_task);
   child.start_under(waiter);
   child.line = &q.making;
@@ -174,7 +174,7 @@ inline void engine::lease_now(lease_request& q) {
     make_inline(q);
     return;
   }
-  q.making_task.emplace(q.tensor->made_by->start());
+  q.making_task = q.tensor->made_by->start();
   promise_base& root = task_access::promise(*q.making_task);
   root.line = &q.making;
   branch* const outer = std::exchange(inline_line_, nullptr);

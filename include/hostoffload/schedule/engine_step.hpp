@@ -249,6 +249,13 @@ inline void engine::abandon_step() noexcept {
   in_step_ = false;
 }
 
+inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) noexcept {
+  q.waiter = &waiter;
+  host_value_request** end = &first_value_;
+  while (*end != nullptr) end = &(*end)->next;
+  *end = &q;
+}
+
 /// Every coroutine waits. The oldest that asks for room may draw on the reserve; then a value is waited for on the host; if
 /// neither helps, the oldest is told why it would wait for ever.
 inline void engine::idle() {
