@@ -1,0 +1,64 @@
+// Kernels.
+
+#include <cmath>
+#include <span>
+
+#include <hostoffload/virtual_gpu/detail/call.hpp>
+
+namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace {
+
+bool valid(const hostoffload_kernel& k) {
+  return k.flops >= 0 && k.bytes >= 0 && std::isfinite(k.flops) && std::isfinite(k.bytes) &&
+         k.precision >= hostoffload_fp64 && k.precision <= hostoffload_fp4 && (k.read_count == 0 || k.reads != nullptr) &&
+         (k.write_count == 0 || k.writes != nullptr) && (k.closure_bytes == 0 || k.copy != nullptr);
+}
+
+// Shows the detector all ranges; false if one is not memory that the device can reach.
+bool look(const context& c, pending_operation& op, const stream& s, std::span<const hostoffload_range> ranges, bool write) {
+  const access who = platform::access_of(op);
+  bool reachable = true;
+  for (const auto& r : ranges) {
+    if (r.bytes == 0) continue;
+    allocation* a = c.gpu.detect.locate(who, r.begin, r.bytes, true);
+    if (a == nullptr) {
+      reachable = false;
+      continue;
+    }
+    const auto begin = static_cast<std::size_t>(static_cast<const std::byte*>(r.begin) - a->begin);
+    if (write) {
+      c.gpu.detect.write(who, s.clock, *a, begin, begin + r.bytes);
+    } else {
+      c.gpu.detect.read(who, s.clock, *a, begin, begin + r.bytes);
+    }
+    if (address_sanitizer && a->on_device()) op.ranges.push_back({a->begin + begin, r.bytes});
+  }
+  return reachable;
+}
+
+}  // namespace
+
+extern "C" cudaError_t hostoffload_launch(cudaStream_t stream, const hostoffload_kernel* kernel) {
+  static function_id f("hostoffload_launch");
+  return call(f, &host_costs::launch, [&](const context& c) -> cudaError_t {
+    auto* s = c.gpu.find_stream(stream, c.thread);
+    if (s == nullptr) return cudaErrorInvalidResourceHandle;
+    if (kernel == nullptr || !valid(*kernel)) return cudaErrorInvalidValue;
+    const double rate = c.gpu.model.rate(kernel->precision).value;
+    if (rate <= 0 && kernel->flops > 0) return cudaErrorNotSupported;
+    const auto name = c.gpu.texts.id(kernel->name == nullptr ? "kernel" : kernel->name);
+    pending_operation& op = c.gpu.begin(*s, operation_kind::kernel, name, c.thread);
+    op.uses = resource::compute;
+    op.flops = kernel->flops;
+    op.bytes = kernel->bytes;
+    op.compute_seconds = kernel->flops > 0 ? kernel->flops / rate : 0;
+    op.memory_bytes = kernel->bytes;
+    const bool reads = look(c, op, *s, {kernel->reads, kernel->read_count}, false);
+    const bool writes = look(c, op, *s, {kernel->writes, kernel->write_count}, true);
+    if (reads && writes) op.code.assign(*kernel);
+    c.gpu.enqueue(op);
+    return cudaSuccess;
+  });
+}
+
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

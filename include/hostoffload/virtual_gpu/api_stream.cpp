@@ -1,0 +1,146 @@
+// Streams.
+
+#include <algorithm>
+
+#include <hostoffload/virtual_gpu/detail/call.hpp>
+
+namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace {
+
+cudaError_t create(function_id& f, cudaStream_t* out, unsigned flags, int priority) {
+  return call(f, &host_costs::create, [&](const context& c) -> cudaError_t {
+    if (out == nullptr || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) return cudaErrorInvalidValue;
+    // "If the priority is outside the range, it is clamped."
+    const auto [s, handle] = c.gpu.create_stream(c.thread.device, flags, std::clamp(priority, -5, 0));
+    s->call = c.gpu.calls;
+    *out = handle;
+    return cudaSuccess;
+  });
+}
+
+template <typename Body>
+cudaError_t with_stream(function_id& f, double host_costs::*cost, cudaStream_t handle, Body body) {
+  return call(f, cost, [&](const context& c) -> cudaError_t {
+    stream* s = c.gpu.find_stream(handle, c.thread);
+    return s == nullptr ? cudaErrorInvalidResourceHandle : body(c, *s);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreate(cudaStream_t* pStream) {
+  static function_id f("cudaStreamCreate");
+  return create(f, pStream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags) {
+  static function_id f("cudaStreamCreateWithFlags");
+  return create(f, pStream, flags, 0);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags, int priority) {
+  static function_id f("cudaStreamCreateWithPriority");
+  return create(f, pStream, flags, priority);
+}
+
+// Does not wait: what was enqueued still happens.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  static function_id f("cudaStreamDestroy");
+  return with_stream(f, &host_costs::create, stream, [&](const context& c, const auto& s) -> cudaError_t {
+    if (s.implicit) return cudaErrorInvalidResourceHandle;
+    c.gpu.destroy_stream(stream);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  static function_id f("cudaStreamSynchronize");
+  return with_stream(f, &host_costs::synchronise, stream, [](const context& c, auto& s) -> cudaError_t {
+    c.gpu.wait_for(s, c.thread);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  static function_id f("cudaStreamQuery");
+  return with_stream(f, &host_costs::query, stream, [](const context& c, const auto& s) -> cudaError_t {
+    return c.gpu.is_done(s, c.thread) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  static function_id f("cudaStreamWaitEvent");
+  return with_stream(f, &host_costs::wait, stream, [&](const context& c, auto& s) -> cudaError_t {
+    if ((flags & ~unsigned{cudaEventWaitExternal}) != 0) return cudaErrorInvalidValue;
+    const auto* e = c.gpu.events.find(event);
+    access who = c.gpu.access_of_host(c.name);
+    if (e == nullptr) {
+      c.gpu.detect.report(finding_kind::bad_wait, who, "waits on stream " + std::to_string(s.number) +
+                                                           " for an event that does not exist, or no longer");
+      return cudaErrorInvalidResourceHandle;
+    }
+    if (!e->recorded) {
+      c.gpu.detect.report(finding_kind::never_recorded_wait, who,
+                          "on stream " + std::to_string(s.number) + " waits for event " + std::to_string(e->number) +
+                              " (call #" + std::to_string(e->call) + "), which was never recorded: it does not wait");
+      return cudaSuccess;
+    }
+    s.clock.join(e->clock);
+    pending_operation& op = c.gpu.begin(s, operation_kind::wait, c.name, c.thread);
+    simulator::block(op, e->pending);
+    c.gpu.enqueue(op);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
+  static function_id f("cudaStreamGetFlags");
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+    if (flags == nullptr) return cudaErrorInvalidValue;
+    *flags = s.flags;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
+  static function_id f("cudaStreamGetPriority");
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+    if (priority == nullptr) return cudaErrorInvalidValue;
+    *priority = s.priority;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device) {
+  static function_id f("cudaStreamGetDevice");
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+    if (device == nullptr) return cudaErrorInvalidValue;
+    *device = s.device;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId) {
+  static function_id f("cudaStreamGetId");
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+    if (streamId == nullptr) return cudaErrorInvalidValue;
+    *streamId = s.number;
+    return cudaSuccess;
+  });
+}
+
+// Nothing begins a capture here, so there never is one.
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* pCaptureStatus) {
+  static function_id f("cudaStreamIsCapturing");
+  return with_stream(f, &host_costs::other, stream, [&](const context&, const auto&) -> cudaError_t {
+    if (pCaptureStatus == nullptr) return cudaErrorInvalidValue;
+    *pCaptureStatus = cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"
+
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -1,0 +1,87 @@
+#include <hostoffload/virtual_gpu/detail/call.hpp>
+
+#include <algorithm>
+#include <memory>
+
+namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace {
+
+// The runtime is one per process, as CUDA's. It is never destroyed: objects with static lifetime may still call it at exit.
+struct process {
+  std::mutex mutex;
+  std::unique_ptr<platform> machine;
+  std::uint64_t epoch = 1;
+  std::uint64_t threads = 0;
+};
+
+process& the_process() {
+  static auto& p = *new process;
+  return p;
+}
+
+platform& machine_of(process& p) {
+  if (!p.machine) p.machine = std::make_unique<platform>(gb200(), 1);
+  return *p.machine;
+}
+
+}  // namespace
+
+thread_state& this_thread() noexcept {
+  thread_local thread_state state;
+  return state;
+}
+
+std::atomic<function_id*> function_id::first_{nullptr};
+
+function_id::function_id(std::string_view name) : name_(name), next_(first_.load()) {
+  while (!first_.compare_exchange_weak(next_, this)) {
+  }
+}
+
+std::vector<std::pair<std::string_view, std::uint64_t>> function_id::counts() {
+  std::vector<std::pair<std::string_view, std::uint64_t>> result;
+  for (const auto* f = first_.load(); f != nullptr; f = f->next_) {
+    if (f->calls_ > 0) result.emplace_back(f->name_, f->calls_);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+void function_id::clear_counts() {
+  for (auto* f = first_.load(); f != nullptr; f = f->next_) f->calls_ = 0;
+}
+
+session::session() : lock_(the_process().mutex), machine_(machine_of(the_process())), thread_(this_thread()) {
+  auto& p = the_process();
+  if (thread_.id == 0) thread_.id = ++p.threads;
+  if (thread_.epoch != p.epoch) {
+    thread_.epoch = p.epoch;
+    thread_.device = 0;
+    thread_.last_error = cudaSuccess;
+    thread_.clock = machine_.latest;
+  }
+  thread_.inside = true;
+}
+
+session::~session() {
+  machine_.latest = std::max(machine_.latest, thread_.clock);
+  thread_.inside = false;
+}
+
+void session::spend(double seconds) const {
+  thread_.clock += seconds;
+  machine_.simulation.advance(thread_.clock);
+}
+
+void replace_machine(machine m, int devices) {
+  auto& p = the_process();
+  const std::lock_guard lock(p.mutex);
+  this_thread().inside = true;
+  p.machine.reset();
+  p.machine = std::make_unique<platform>(std::move(m), devices);
+  ++p.epoch;
+  function_id::clear_counts();
+  this_thread().inside = false;
+}
+
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

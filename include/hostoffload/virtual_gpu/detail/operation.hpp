@@ -1,0 +1,163 @@
+#pragma once
+// One enqueued operation on its way through the simulation, and the streams and events that order it.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <hostoffload/virtual_gpu/control.hpp>
+#include <hostoffload/virtual_gpu/detail/clock.hpp>
+
+namespace hostoffload::inline v0::virtual_gpu::detail {
+
+struct stream;
+struct event;
+struct memory_block;
+struct pending_operation;
+
+/// A copy of a kernel's closure. Keeps its buffer when the operation is used again, so that a steady program allocates nothing.
+class closure {
+public:
+  closure() = default;
+  closure(const closure&) = delete;
+  closure& operator=(const closure&) = delete;
+  ~closure() { clear(); }
+
+  void assign(const hostoffload_kernel& kernel) {
+    clear();
+    if (kernel.run == nullptr) return;
+    void* to = kernel.closure_bytes == 0 ? nullptr : room(kernel.closure_bytes, kernel.closure_align);
+    if (kernel.copy != nullptr) kernel.copy(to, kernel.closure);
+    at_ = to;
+    run_ = kernel.run;
+    destroy_ = kernel.destroy;
+  }
+  void run() {
+    if (run_ != nullptr) run_(at_);
+  }
+  void clear() {
+    run_ = nullptr;
+    if (auto* destroy = std::exchange(destroy_, nullptr)) destroy(at_);
+  }
+
+private:
+  void* room(std::size_t bytes, std::size_t align) {
+    std::size_t space = bytes + align;
+    if (space > capacity_) {
+      buffer_ = std::make_unique<std::byte[]>(space);
+      capacity_ = space;
+    }
+    void* at = buffer_.get();
+    space = capacity_;
+    return std::align(align == 0 ? 1 : align, bytes, at, space);
+  }
+
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t capacity_ = 0;
+  void* at_ = nullptr;
+  void (*run_)(void*) = nullptr;
+  void (*destroy_)(void*) = nullptr;
+};
+
+/// Bytes that the operation may touch while its effect runs.
+struct byte_range {
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// What the simulation does next with an operation.
+enum class phase : std::uint8_t {
+  queued,       // behind others of its stream, or in front and blocked by other streams' operations
+  reach,        // in front of its stream from a moment that is still to come
+  wait_latency, // a wait whose event has come
+  engine,       // ready, and waiting for its copy engine
+  latency,      // has its resource; no byte moves yet
+  flow          // moves bytes or computes, at a rate that depends on what else runs
+};
+
+/// Everything of an operation that starts from its default whenever the operation is used again.
+struct operation_state {
+  // What it is
+  operation_kind kind = operation_kind::kernel;
+  resource uses = resource::none;
+  std::uint32_t name = 0;  // see names
+  std::uint64_t call = 0;
+  std::uint64_t tick = 0;  // in its stream's lane
+  stream* on = nullptr;
+  pending_operation* next = nullptr;  // of its stream
+
+  // What it needs
+  double compute_seconds = 0;  // of all SMs
+  double memory_bytes = 0;     // HBM traffic
+  double least_seconds = 0;    // bound by something that is not shared
+  double link_bytes = 0;
+  double flops = 0, bytes = 0;  // as declared, for the timeline
+
+  // Where it is
+  phase at = phase::queued;
+  bool reached = false;
+  std::uint32_t blocked_by = 0;
+  double enqueued = 0, reached_at = 0, ready = 0, start = 0;
+  double alone = 0;      // seconds of flow when nothing else runs; kernels
+  double remaining = 0;  // seconds of flow alone, or bytes of a copy
+  double speed = 0;      // of `remaining`, per second
+  double updated = 0, finish = 0;
+
+  // What it does when it completes
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;  // null: from what was staged
+  std::size_t count = 0;
+  int value = 0;
+  event* marks = nullptr;
+  memory_block* frees = nullptr;
+};
+
+struct pending_operation : operation_state {
+  closure code;
+  std::vector<byte_range> ranges;  // that the code may touch; kept only under the address sanitizer
+  std::vector<std::byte> staged;   // what pageable memory held at the call
+  std::vector<pending_operation*> blocks;
+};
+
+struct stream {
+  std::uint64_t number = 0;
+  std::uint64_t call = 0;  // of its creation
+  int device = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  bool destroyed = false;
+  bool legacy = false;
+  bool implicit = false;  // not created by the program
+  [[nodiscard]] bool blocking() const noexcept { return (flags & cudaStreamNonBlocking) == 0; }
+
+  // Order, known when things are enqueued
+  lane in_lane = 0;
+  std::uint64_t tick = 0;  // last enqueued
+  vector_clock clock;
+  std::uint64_t host_version = 0;    // of the host's clock, when last joined
+  std::uint64_t legacy_tick = 0;     // of the legacy stream, when last joined
+
+  // The queue
+  pending_operation* head = nullptr;
+  pending_operation* tail = nullptr;
+  std::uint64_t done = 0;  // tick of the last completed operation
+  double last_end = 0;
+};
+
+struct event {
+  unsigned flags = 0;
+  int device = 0;
+  std::uint64_t number = 0;
+  std::uint64_t call = 0;  // of its creation
+  bool recorded = false;
+
+  vector_clock clock;  // of what the last record captured
+
+  pending_operation* pending = nullptr;  // the record, until it completes
+  double time = 0;
+};
+
+}  // namespace hostoffload::inline v0::virtual_gpu::detail
