@@ -1,0 +1,164 @@
+#include "attention.hpp"
+
+#include <cmath>
+
+namespace llama {
+namespace {
+
+/// Eight interleaved partial sums: a fixed order that fills vector registers.
+template <class C, class A, class B>
+HOSTOFFLOAD_DEVICE C dot(const A* a, const B* b, std::size_t n) {
+  C parts[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (std::size_t lane = 0; lane < 8; ++lane)
+      parts[lane] += static_cast<C>(a[i + lane]) * static_cast<C>(b[i + lane]);
+  }
+  for (; i < n; ++i) parts[i % 8] += static_cast<C>(a[i]) * static_cast<C>(b[i]);
+  return ((parts[0] + parts[4]) + (parts[1] + parts[5])) + ((parts[2] + parts[6]) + (parts[3] + parts[7]));
+}
+
+/// to += factor * from
+template <class C, class A>
+HOSTOFFLOAD_DEVICE void add_scaled(C* to, C factor, const A* from, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) to[i] += factor * static_cast<C>(from[i]);
+}
+
+/// Multiplications and additions of `products` matrix products over the causal half of the scores.
+double causal_flops(const attention_shape& s, double products) {
+  return products * static_cast<double>(s.rows) * static_cast<double>(s.sequence) *
+         static_cast<double>(s.heads * s.head_size);
+}
+
+}  // namespace
+
+// A query head of a token per thread, with the running maximum of an online softmax.
+template <class T>
+void attention<T>::forward(cudaStream_t stream, const attention_shape& shape, const T* q, const T* k, const T* v,
+                           T* context, C* lse) {
+  const auto [rows, sequence, heads, kv_heads, size] = shape;
+  const C scale = C(1) / std::sqrt(static_cast<C>(size));
+  const auto kernel = [=, sequence = sequence, heads = heads, kv_heads = kv_heads,
+                       size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+    const std::size_t row = i / heads;
+    const std::size_t kv_head = i % heads / (heads / kv_heads);
+    C query[largest_head];
+    C sum[largest_head];
+    for (std::size_t c = 0; c < size; ++c) {
+      query[c] = static_cast<C>(q[i * size + c]);
+      sum[c] = 0;
+    }
+    C largest = -INFINITY;
+    C total = 0;
+    for (std::size_t other = row - row % sequence; other <= row; ++other) {
+      const std::size_t at = (other * kv_heads + kv_head) * size;
+      const C score = scale * dot<C>(query, k + at, size);
+      if (score > largest) {
+        const C shrink = std::exp(largest - score);
+        for (std::size_t c = 0; c < size; ++c) sum[c] *= shrink;
+        total *= shrink;
+        largest = score;
+      }
+      const C weight = std::exp(score - largest);
+      total += weight;
+      add_scaled(sum, weight, v + at, size);
+    }
+    for (std::size_t c = 0; c < size; ++c) context[i * size + c] = static_cast<T>(sum[c] / total);
+    lse[i] = largest + std::log(total);
+  };
+  const std::size_t query_elements = rows * heads * size;
+  const std::size_t kv_elements = rows * kv_heads * size;
+  ho::launch(stream, rows * heads, kernel,
+             ho::work{.name = "attention",
+                      .reads = {range(q, query_elements), range(k, kv_elements), range(v, kv_elements)},
+                      .writes = {range(context, query_elements), range(lse, rows * heads)},
+                      .flops = causal_flops(shape, 2),
+                      .rate = rate_of<T>});
+}
+
+// Three kernels, so that no sum needs an atomic: delta per query row, d_q per query row, d_k and d_v per key row.
+template <class T>
+void attention<T>::backward(cudaStream_t stream, const attention_shape& shape, const T* q, const T* k, const T* v,
+                            const T* context, const C* lse, const T* d_context, C* delta, T* d_q, T* d_k, T* d_v) {
+  const auto [rows, sequence, heads, kv_heads, size] = shape;
+  const C scale = C(1) / std::sqrt(static_cast<C>(size));
+
+  const auto to_delta = [=, size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+    delta[i] = dot<C>(d_context + i * size, context + i * size, size);
+  };
+  const auto to_q = [=, sequence = sequence, heads = heads, kv_heads = kv_heads,
+                     size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+    const std::size_t row = i / heads;
+    const std::size_t kv_head = i % heads / (heads / kv_heads);
+    C query[largest_head];
+    C d_out[largest_head];
+    C sum[largest_head];
+    for (std::size_t c = 0; c < size; ++c) {
+      query[c] = static_cast<C>(q[i * size + c]);
+      d_out[c] = static_cast<C>(d_context[i * size + c]);
+      sum[c] = 0;
+    }
+    for (std::size_t other = row - row % sequence; other <= row; ++other) {
+      const std::size_t at = (other * kv_heads + kv_head) * size;
+      const C weight = std::exp(scale * dot<C>(query, k + at, size) - lse[i]);
+      const C d_score = weight * (dot<C>(d_out, v + at, size) - delta[i]) * scale;
+      add_scaled(sum, d_score, k + at, size);
+    }
+    for (std::size_t c = 0; c < size; ++c) d_q[i * size + c] = static_cast<T>(sum[c]);
+  };
+  const auto to_kv = [=, sequence = sequence, heads = heads, kv_heads = kv_heads,
+                      size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+    const std::size_t row = i / kv_heads;
+    const std::size_t group = heads / kv_heads;
+    C key[largest_head];
+    C value[largest_head];
+    C key_sum[largest_head];
+    C value_sum[largest_head];
+    for (std::size_t c = 0; c < size; ++c) {
+      key[c] = static_cast<C>(k[i * size + c]);
+      value[c] = static_cast<C>(v[i * size + c]);
+      key_sum[c] = 0;
+      value_sum[c] = 0;
+    }
+    for (std::size_t other = row; other < row - row % sequence + sequence; ++other) {
+      for (std::size_t head = i % kv_heads * group; head < (i % kv_heads + 1) * group; ++head) {
+        const std::size_t from = other * heads + head;
+        const C weight = std::exp(scale * dot<C>(key, q + from * size, size) - lse[from]);
+        const C d_score = weight * (dot<C>(value, d_context + from * size, size) - delta[from]) * scale;
+        add_scaled(value_sum, weight, d_context + from * size, size);
+        add_scaled(key_sum, d_score, q + from * size, size);
+      }
+    }
+    for (std::size_t c = 0; c < size; ++c) {
+      d_k[i * size + c] = static_cast<T>(key_sum[c]);
+      d_v[i * size + c] = static_cast<T>(value_sum[c]);
+    }
+  };
+
+  const std::size_t query_elements = rows * heads * size;
+  const std::size_t kv_elements = rows * kv_heads * size;
+  ho::launch(stream, rows * heads, to_delta,
+             ho::work{.name = "attention_delta",
+                      .reads = {range(context, query_elements), range(d_context, query_elements)},
+                      .writes = {range(delta, rows * heads)}});
+  ho::launch(stream, rows * heads, to_q,
+             ho::work{.name = "attention_backward_q",
+                      .reads = {range(q, query_elements), range(k, kv_elements), range(v, kv_elements),
+                                range(d_context, query_elements), range(lse, rows * heads), range(delta, rows * heads)},
+                      .writes = {range(d_q, query_elements)},
+                      .flops = causal_flops(shape, 3),
+                      .rate = rate_of<T>});
+  ho::launch(stream, rows * kv_heads, to_kv,
+             ho::work{.name = "attention_backward_kv",
+                      .reads = {range(q, query_elements), range(k, kv_elements), range(v, kv_elements),
+                                range(d_context, query_elements), range(lse, rows * heads), range(delta, rows * heads)},
+                      .writes = {range(d_k, kv_elements), range(d_v, kv_elements)},
+                      .flops = causal_flops(shape, 4),
+                      .rate = rate_of<T>});
+}
+
+template struct attention<float>;
+template struct attention<double>;
+template struct attention<bf16>;
+
+}  // namespace llama

@@ -1,0 +1,42 @@
+// Trains a small Llama under several placements and prints what each one costs; see options.cpp for what can be chosen.
+
+#include "demo.hpp"
+#include "options.hpp"
+#include "table.hpp"
+
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+
+namespace {
+
+void run(const llama::options& o) {
+  const llama::token_stream data = o.tokens.empty() ? llama::token_stream::from_text(o.text)
+                                                    : llama::token_stream::from_bin(o.tokens, o.run.model.vocabulary);
+  data.check_sequence(o.run.model.sequence);
+  std::optional<llama::result_file> file;
+  if (!o.json.empty()) file.emplace(o.json);
+
+  const llama::vgpu::machine machine = llama::describe_machine(o);
+  std::cout << llama::describe(o, machine) << '\n' << std::flush;
+  const std::vector<llama::row> rows = llama::compare(o, machine, data);
+  std::cout << llama::table(rows, machine) << std::flush;
+  if (!std::cout) throw std::runtime_error("standard output: cannot be written");
+  if (file) file->write(llama::json(rows, o, machine));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    int exit_code = 0;
+    const std::optional<llama::options> chosen = llama::parse(argc, argv, exit_code);
+    if (!chosen) return exit_code;
+    run(*chosen);
+    return 0;
+  } catch (const std::exception& fault) {
+    std::cerr << "llama: " << fault.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,135 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+
+namespace llama {
+namespace {
+
+window_option parse_window(std::string_view text) {
+  using kind = window_option::kind;
+  if (text == "least") return {kind::least, 0};
+  if (text == "unlimited") return {kind::unlimited, 0};
+  std::size_t number = 0;
+  const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view suffix = text.substr(static_cast<std::size_t>(rest - text.data()));
+  if (fault == std::errc() && number != 0) {
+    if (suffix == "layers" && number <= 1000000) return {kind::layers, number};
+    static const std::map<std::string_view, unsigned> shifts{{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+    const auto unit = shifts.find(suffix);
+    if (unit != shifts.end() && number <= (ho::unlimited >> unit->second)) return {kind::bytes, number << unit->second};
+  }
+  throw std::invalid_argument("--window " + std::string(text) +
+                              " is no size; give for example 512KiB, 3MiB, 3layers, least or unlimited");
+}
+
+std::vector<std::string> plan_names() {
+  std::vector<std::string> names;
+  for (const plan p : all_plans) names.emplace_back(to_string(p));
+  names.emplace_back("all");
+  return names;
+}
+
+void check(const options& o) {
+  check(o.run.model);
+  if (o.steps < 3) throw std::invalid_argument("--steps must be at least 3: the first two are not timed");
+  if (o.run.micro_batches == 0) throw std::invalid_argument("--micro-batches must be at least 1");
+  for (const std::size_t batch : o.batches) {
+    if (batch == 0 || batch > 65536) throw std::invalid_argument("--batch must be between 1 and 65536");
+    if (batch % o.run.micro_batches != 0) {
+      throw std::invalid_argument("--batch " + std::to_string(batch) + " is not a multiple of --micro-batches " +
+                                  std::to_string(o.run.micro_batches));
+    }
+  }
+  if (!(o.run.optimiser.learning_rate > 0)) throw std::invalid_argument("--learning-rate must be positive");
+}
+
+}  // namespace
+
+std::optional<options> parse(int argc, const char* const* argv, int& exit_code) {
+  options o;
+  o.text = HOSTOFFLOAD_LLAMA_TEXT;
+  std::string placement = "all";
+  std::string type = "bf16";
+  std::string window = "3layers";
+
+  CLI::App app(
+      "Trains a small Llama on a described GPU, with the tensors of the backward pass saved on the device, offloaded "
+      "to the\n"
+      "host, or computed again, and prints what each placement costs. Everything runs on this machine's CPU; times "
+      "and\n"
+      "memory are those of the described GPU, scaled so that the small model has the proportions of a large one.",
+      "llama");
+  app.option_defaults()->always_capture_default();
+
+  app.add_option(
+         "--placement", placement,
+         "save: all on the device. offload: all but the residual stream to the host. offload-naive: the same without "
+         "overlap. remat: the same tensors computed again. mixed: some of each. all: compare them")
+      ->check(CLI::IsMember(plan_names()))
+      ->group("What to run");
+  app.add_option("--steps", o.steps, "Training steps per placement; the first two are not timed")->group("What to run");
+  app.add_option("--batch", o.batches, "Sequences per step; several as 4,12")->delimiter(',')->group("What to run");
+  app.add_option("--micro-batches", o.run.micro_batches, "Parts that a step is divided into")->group("What to run");
+  app.add_option("--type", type, "Element type of weights and tensors")
+      ->check(CLI::IsMember({"bf16", "float"}))
+      ->group("What to run");
+  app.add_option("--seed", o.run.seed, "For weights and batches")->group("What to run");
+  app.add_option("--learning-rate", o.run.optimiser.learning_rate, "Of AdamW")->group("What to run");
+  app.add_option("--window", window,
+                 "Device memory for offloaded tensors: bytes (512KiB, 3MiB), a number of layers' worth (3layers), "
+                 "least, unlimited")
+      ->group("What to run");
+  app.add_option("--json", o.json, "Also write the table to this file")->group("What to run");
+
+  sizes& m = o.run.model;
+  app.add_option("--layers", m.layers, "Number of layers")->group("Model");
+  app.add_option("--hidden", m.hidden, "Width of the residual stream")->group("Model");
+  app.add_option("--heads", m.heads, "Attention heads")->group("Model");
+  app.add_option("--kv-heads", m.kv_heads, "Heads of keys and values")->group("Model");
+  app.add_option("--ffn", m.ffn, "Width of the feed-forward block")->group("Model");
+  app.add_option("--sequence", m.sequence, "Tokens per sequence")->group("Model");
+  app.add_option("--vocabulary", m.vocabulary, "Number of different tokens")->group("Model");
+  app.add_flag("--tied", m.tied, "The output layer uses the embedding's weights")->group("Model");
+
+  app.add_option("--text", o.text, "Train on the bytes of this file")->group("Data");
+  app.add_option("--tokens", o.tokens, "Train on this token file, in llm.c's .bin format; see --vocabulary")
+      ->group("Data");
+
+  app.add_option("--machine", o.machine, "The GPU described")
+      ->check(CLI::IsMember({"gb200", "gh200", "h200", "h100"}))
+      ->group("Machine");
+  app.add_option("--scale-to", o.scale_to,
+                 "Scale the machine down as if --hidden stood for this hidden size; 0: a full-size machine")
+      ->group("Machine");
+
+  try {
+    app.parse(argc, argv);
+    if (placement != "all") {
+      std::erase_if(o.plans, [&](plan p) { return to_string(p) != placement; });
+    }
+    o.run.type = type == "float" ? element::f32 : element::bf16;
+    o.window = parse_window(window);
+    if (o.tokens.empty() && m.vocabulary < 256) {
+      throw std::invalid_argument("--vocabulary " + std::to_string(m.vocabulary) +
+                                  " is less than the 256 values of a text's bytes");
+    }
+    check(o);
+    return o;
+  } catch (const CLI::Success& help) {
+    exit_code = app.exit(help);
+  } catch (const std::exception& fault) {  // CLI::ParseError is one
+    std::cerr << "llama: " << fault.what() << " (llama --help lists the options)\n";
+    exit_code = 2;
+  }
+  return std::nullopt;
+}
+
+}  // namespace llama

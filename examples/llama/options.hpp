@@ -1,0 +1,37 @@
+#pragma once
+// The command line.
+
+#include "training.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace llama {
+
+/// How much device memory offloaded tensors may take: bytes, a number of layers' worth, the least that works, or no
+/// bound.
+struct window_option {
+  enum class kind { bytes, layers, least, unlimited };
+  kind is = kind::layers;
+  std::size_t count = 3;
+};
+
+struct options {
+  training_options run;  // the window, and the batch and placement of each row, are filled in later
+  std::vector<std::size_t> batches{4, 12};
+  std::vector<plan> plans{all_plans.begin(), all_plans.end()};
+  std::size_t steps = 10;
+  std::string machine = "gb200";
+  std::size_t scale_to = 8192;  // hidden size; 0: full-size machine
+  window_option window;
+  std::string text;    // file of the training text ...
+  std::string tokens;  // ... or, where not empty, of its tokens
+  std::string json;    // where not empty, file for the results
+};
+
+/// Nothing where the program is to end with `exit_code`: help was printed, or one line on standard error.
+std::optional<options> parse(int argc, const char* const* argv, int& exit_code);
+
+}  // namespace llama

@@ -1,0 +1,140 @@
+#include "table.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace llama {
+namespace {
+
+double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+
+const vgpu::sourced& matrix_rate(const options& o, const vgpu::machine& machine) {
+  return machine.rate(o.run.type == element::bf16 ? hostoffload_bf16 : hostoffload_fp32);
+}
+
+std::string put_away(plan p) {
+  std::string text;
+  const auto add = [&](const std::string& verb, ho::choice wanted) {
+    const std::string names = names_with(p, wanted);
+    if (names.empty()) return;
+    text += (text.empty() ? "" : "; ") + verb + " " + names;
+  };
+  add("offload", ho::choice::offload);
+  add("remat", ho::choice::remat);
+  return text.empty() ? "nothing" : text;
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path, int error) {
+  throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(error != 0 ? error : EIO));
+}
+
+}  // namespace
+
+std::string describe(const options& o, const vgpu::machine& m) {
+  const sizes& s = o.run.model;
+  const vgpu::sourced& rate = matrix_rate(o, m);
+  std::string text = fmt::format(
+      "Llama: {} layers, hidden {}, {} heads ({} for keys and values), feed-forward {}, sequence {}, {}; {} steps of "
+      "AdamW\n"
+      "Machine: {}, {:.1f} MiB of memory, link {:.0f} GB/s to the host and {:.0f} from it, HBM {:.2f} TB/s\n"
+      "Matrix products: {:.4g} TFLOP/s, {}\n",
+      s.layers, s.hidden, s.heads, s.kv_heads, s.ffn, s.sequence, to_string(o.run.type), o.steps, m.name,
+      m.device_memory.value / (1024.0 * 1024.0), m.link.to_host.value / 1e9, m.link.to_device.value / 1e9,
+      m.hbm.value / 1e12, rate.value / m.scale.compute / 1e12, rate.source);
+  if (o.scale_to == 0) return text;
+  text += fmt::format(
+      "Scaled from hidden {} to {}: arithmetic by {:.5g}, capacities and latencies by {:.5g}, links and HBM not at "
+      "all. So\n"
+      "1 ms here stands for {:.4g} s, 1 MiB for {:.4g} GiB and 1 TFLOP/s for {:.4g} at full size (sequence {}).\n",
+      o.scale_to, s.hidden, m.scale.compute, m.scale.bytes, 1e-3 / m.scale.bytes, 1 / m.scale.bytes / 1024,
+      1 / m.scale.compute, s.sequence * o.scale_to / s.hidden);
+  return text;
+}
+
+std::string table(const std::vector<row>& rows, const vgpu::machine& m) {
+  std::string text = fmt::format("{:>5}  {:<13}  {:>8}  {:>14}  {:>9}  {:>12}  {:>8}  {:>8}  {:>10}  {:<7}  {}\n",
+                                 "batch", "placement", "step ms", "TFLOP/s/device", "full size", "exposed", "GPU MiB",
+                                 "host MiB", "final loss", "bitwise", "tensors put away");
+  std::size_t batch = 0;
+  for (const row& r : rows) {
+    if (batch != 0 && batch != r.batch) text += "\n";
+    batch = r.batch;
+    text += fmt::format("{:>5}  {:<13}  ", r.batch, to_string(r.placement));
+    if (r.fits) {
+      text += fmt::format("{:>8.4f}  {:>14.2f}  {:>9.0f}  {:>12}  {:>8.2f}  {:>8.2f}  {:>10.6f}  {:<7}  ",
+                          r.step_s * 1e3, r.tflops_per_device, r.tflops_per_device / m.scale.compute,
+                          fmt::format("{:.2f} %", 100 * r.exposed_s / r.step_s), mib(r.gpu_peak_bytes),
+                          mib(r.host_bytes), r.final_loss, r.bitwise_equal_to_save ? "equal" : "DIFFERS");
+    } else {
+      text += fmt::format("{:<90}  ", fmt::format("out of memory: {:.2f} MiB are missing", mib(r.missing_bytes)));
+    }
+    text += put_away(r.placement) + "\n";
+  }
+  return text;
+}
+
+std::string json(const std::vector<row>& rows, const options& o, const vgpu::machine& m) {
+  nlohmann::ordered_json all;
+  const vgpu::sourced& rate = matrix_rate(o, m);
+  all["machine"] = {{"name", m.name},
+                    {"scaled_to_hidden", o.scale_to},
+                    {"compute_factor", m.scale.compute},
+                    {"bytes_factor", m.scale.bytes},
+                    {"device_memory_bytes", static_cast<std::size_t>(m.device_memory.value)},
+                    {"matrix_tflops", rate.value / 1e12},
+                    {"matrix_rate_source", rate.source}};
+  all["rows"] = nlohmann::ordered_json::array();
+  for (const row& r : rows) {
+    nlohmann::ordered_json line{{"placement", to_string(r.placement)}, {"batch", r.batch}, {"fits", r.fits}};
+    if (r.fits) {
+      line["step_s"] = r.step_s;
+      line["tflops_per_device"] = r.tflops_per_device;
+      line["exposed_s"] = r.exposed_s;
+      line["gpu_peak_bytes"] = r.gpu_peak_bytes;
+      line["host_bytes"] = r.host_bytes;
+      line["final_loss"] = r.final_loss;
+      line["bitwise_equal_to_save"] = r.bitwise_equal_to_save;
+    } else {
+      line["missing_bytes"] = r.missing_bytes;
+    }
+    all["rows"].push_back(line);
+  }
+  return all.dump(2) + "\n";
+}
+
+result_file::result_file(const std::string& path) : path_(path), written_(path) {
+  std::error_code ignored;
+  const bool in_place = std::filesystem::exists(path_, ignored) && !std::filesystem::is_regular_file(path_, ignored);
+  if (!in_place) written_ += ".partial";
+  errno = 0;
+  file_.open(written_, std::ios::binary | std::ios::trunc);
+  if (!file_) {
+    done_ = true;
+    fail(path_, errno);
+  }
+}
+
+result_file::~result_file() {
+  std::error_code ignored;
+  if (!done_ && written_ != path_) std::filesystem::remove(written_, ignored);
+}
+
+void result_file::write(const std::string& text) {
+  errno = 0;
+  file_ << text;
+  file_.close();
+  if (!file_) fail(path_, errno);
+  if (written_ != path_) {
+    std::error_code fault;
+    std::filesystem::rename(written_, path_, fault);
+    if (fault) fail(path_, fault.value());
+  }
+  done_ = true;
+}
+
+}  // namespace llama

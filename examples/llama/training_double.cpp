@@ -1,0 +1,13 @@
+#include "trainer.hpp"
+#include "training_types.hpp"
+
+namespace llama {
+
+// For the gradient tests: a table with no copies, and one with all three placements.
+std::unique_ptr<training> make_double_training(const training_options& options, const token_stream& data) {
+  if (options.placement == plan::save) return std::make_unique<trainer<double, placements::save>>(options, data);
+  if (options.placement == plan::mixed) return std::make_unique<trainer<double, placements::mixed>>(options, data);
+  throw std::invalid_argument("--type double is built for --placement save and mixed only");
+}
+
+}  // namespace llama

@@ -1,0 +1,36 @@
+#pragma once
+// Small training runs on the virtual GPU, each checked for races, misuse of memory and leaks.
+
+#include "training.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace llama_tests {
+
+struct result {
+  std::vector<double> losses;
+  std::vector<double> parameters;
+  std::size_t least_window_bytes = 0;
+};
+
+/// Three layers, a few thousand weights.
+llama::training_options small_options();
+
+/// The repository's LICENSE.
+const llama::token_stream& text();
+
+/// The virtual GPU anew: a GB200 scaled to the model, with unlimited memory.
+void fresh_gpu(const llama::training_options& options);
+
+/// Requires that nothing was found so far, and, with no run alive, that nothing leaked.
+void require_no_findings();
+void require_no_leaks();
+
+result train(const llama::training_options& options, std::size_t steps);
+
+/// Counts the first place where the bits differ; the size where they do not.
+std::size_t first_difference(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace llama_tests
