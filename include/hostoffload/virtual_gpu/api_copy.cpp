@@ -4,7 +4,8 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 /// One end of a copy. No allocation: pageable host memory.
@@ -28,11 +29,16 @@ bool locate(const context& c, place& p, const void* at, std::size_t bytes) {
 
 bool matches(cudaMemcpyKind kind, const place& to, const place& from) {
   switch (kind) {
-    case cudaMemcpyHostToHost: return !to.on_device() && !from.on_device();
-    case cudaMemcpyHostToDevice: return to.on_device() && !from.on_device();
-    case cudaMemcpyDeviceToHost: return !to.on_device() && from.on_device();
-    case cudaMemcpyDeviceToDevice: return to.on_device() && from.on_device();
-    default: return true;
+    case cudaMemcpyHostToHost:
+      return !to.on_device() && !from.on_device();
+    case cudaMemcpyHostToDevice:
+      return to.on_device() && !from.on_device();
+    case cudaMemcpyDeviceToHost:
+      return !to.on_device() && from.on_device();
+    case cudaMemcpyDeviceToDevice:
+      return to.on_device() && from.on_device();
+    default:
+      return true;
   }
 }
 
@@ -51,7 +57,9 @@ void copy_on_host(const context& c, const place& to, const place& from, std::siz
 
 void enqueue_copy(const context& c, const place& to, const place& from, std::size_t bytes, stream& s) {
   const double size = static_cast<double>(bytes);
-  const auto direction = !from.on_device() ? direction::to_device : !to.on_device() ? direction::to_host : direction::on_device;
+  const auto direction = !from.on_device() ? direction::to_device
+                         : !to.on_device() ? direction::to_host
+                                           : direction::on_device;
   constexpr operation_kind kinds[] = {operation_kind::copy_to_device, operation_kind::copy_to_host,
                                       operation_kind::copy_on_device};
   constexpr resource uses[] = {resource::copy_engine_to_device, resource::copy_engine_to_host, resource::memory};
@@ -163,4 +171,5 @@ cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count, cudaStre
 
 }  // extern "C"
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

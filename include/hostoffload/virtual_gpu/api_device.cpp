@@ -7,7 +7,8 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 constexpr int least_priority = 0;
@@ -47,7 +48,8 @@ constexpr error_text errors[] = {
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "launch failure"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "not permitted while a stream is captured"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "not permitted while a stream is captured"},
     {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "a capture was invalidated"},
     {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "not permitted on an event last recorded in a capture"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
@@ -129,28 +131,49 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device) 
   return of_device(f, value, device, [&](const context& c) -> cudaError_t {
     const machine& m = c.gpu.model;
     switch (attr) {
-      case cudaDevAttrMultiProcessorCount: *value = m.multiprocessors; break;
-      case cudaDevAttrComputeCapabilityMajor: *value = m.compute_major; break;
-      case cudaDevAttrComputeCapabilityMinor: *value = m.compute_minor; break;
-      case cudaDevAttrL2CacheSize: *value = static_cast<int>(m.l2_bytes); break;
-      case cudaDevAttrWarpSize: *value = 32; break;
-      case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-      case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
-      case cudaDevAttrAsyncEngineCount: *value = 2; break;
+      case cudaDevAttrMultiProcessorCount:
+        *value = m.multiprocessors;
+        break;
+      case cudaDevAttrComputeCapabilityMajor:
+        *value = m.compute_major;
+        break;
+      case cudaDevAttrComputeCapabilityMinor:
+        *value = m.compute_minor;
+        break;
+      case cudaDevAttrL2CacheSize:
+        *value = static_cast<int>(m.l2_bytes);
+        break;
+      case cudaDevAttrWarpSize:
+        *value = 32;
+        break;
+      case cudaDevAttrMaxThreadsPerBlock:
+        *value = 1024;
+        break;
+      case cudaDevAttrMaxThreadsPerMultiProcessor:
+        *value = 2048;
+        break;
+      case cudaDevAttrAsyncEngineCount:
+        *value = 2;
+        break;
       case cudaDevAttrCanMapHostMemory:
       case cudaDevAttrConcurrentKernels:
       case cudaDevAttrUnifiedAddressing:
       case cudaDevAttrStreamPrioritiesSupported:
       case cudaDevAttrHostRegisterSupported:
       case cudaDevAttrCanUseHostPointerForRegisteredMem:
-      case cudaDevAttrMemoryPoolsSupported: *value = 1; break;
+      case cudaDevAttrMemoryPoolsSupported:
+        *value = 1;
+        break;
       case cudaDevAttrIntegrated:
       case cudaDevAttrManagedMemory:
       case cudaDevAttrConcurrentManagedAccess:
       case cudaDevAttrPageableMemoryAccess:
       case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
-      case cudaDevAttrDirectManagedMemAccessFromHost: *value = 0; break;
-      default: return cudaErrorNotSupported;  // not described
+      case cudaDevAttrDirectManagedMemAccessFromHost:
+        *value = 0;
+        break;
+      default:
+        return cudaErrorNotSupported;  // not described
     }
     return cudaSuccess;
   });
@@ -242,4 +265,5 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 }  // extern "C"
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

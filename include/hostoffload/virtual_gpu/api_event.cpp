@@ -4,7 +4,8 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 using event_state = detail::event;
@@ -30,7 +31,8 @@ cudaError_t with_event(function_id& f, double host_costs::*cost, cudaEvent_t han
   return call(f, cost, [&](const context& c) -> cudaError_t {
     event_state* e = c.gpu.events.find(handle);
     if (e != nullptr) return body(c, *e);
-    c.gpu.detect.report(finding_kind::bad_wait, c.gpu.access_of_host(c.name), "uses an event that does not exist, or no longer");
+    c.gpu.detect.report(finding_kind::bad_wait, c.gpu.access_of_host(c.name),
+                        "uses an event that does not exist, or no longer");
     return cudaErrorInvalidResourceHandle;
   });
 }
@@ -140,4 +142,5 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
 
 }  // extern "C"
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

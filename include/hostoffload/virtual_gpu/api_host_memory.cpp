@@ -2,14 +2,16 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 constexpr unsigned alloc_flags = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
 constexpr unsigned register_flags =
     cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
 
-// Pinning and unpinning wait for the devices in practice. CUDA does not promise it, so no order follows for the detector.
+// Pinning and unpinning wait for the devices in practice. CUDA does not promise it, so no order follows for the
+// detector.
 void wait_for_all(const context& c) {
   double end = c.thread.clock;
   for (int d = 0; d < c.gpu.device_count(); ++d) {
@@ -135,7 +137,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     *attributes = {};
     auto* at = const_cast<void*>(ptr);  // NOLINT(cppcoreguidelines-pro-type-const-cast): as CUDA does
     const allocation* a = c.gpu.memory.find(ptr);
-    attributes->type = a == nullptr ? cudaMemoryTypeUnregistered : a->on_device() ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    attributes->type = a == nullptr     ? cudaMemoryTypeUnregistered
+                       : a->on_device() ? cudaMemoryTypeDevice
+                                        : cudaMemoryTypeHost;
     attributes->device = a == nullptr ? cudaInvalidDeviceId : a->device;
     attributes->devicePointer = a == nullptr ? nullptr : at;
     attributes->hostPointer = a != nullptr && a->on_device() ? nullptr : at;
@@ -145,4 +149,5 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 }  // extern "C"
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

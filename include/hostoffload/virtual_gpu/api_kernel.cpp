@@ -5,17 +5,20 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 bool valid(const hostoffload_kernel& k) {
   return k.flops >= 0 && k.bytes >= 0 && std::isfinite(k.flops) && std::isfinite(k.bytes) &&
-         k.precision >= hostoffload_fp64 && k.precision <= hostoffload_fp4 && (k.read_count == 0 || k.reads != nullptr) &&
-         (k.write_count == 0 || k.writes != nullptr) && (k.closure_bytes == 0 || k.copy != nullptr);
+         k.precision >= hostoffload_fp64 && k.precision <= hostoffload_fp4 &&
+         (k.read_count == 0 || k.reads != nullptr) && (k.write_count == 0 || k.writes != nullptr) &&
+         (k.closure_bytes == 0 || k.copy != nullptr);
 }
 
 // Shows the detector all ranges; false if one is not memory that the device can reach.
-bool look(const context& c, pending_operation& op, const stream& s, std::span<const hostoffload_range> ranges, bool write) {
+bool look(const context& c, pending_operation& op, const stream& s, std::span<const hostoffload_range> ranges,
+          bool write) {
   const access who = platform::access_of(op);
   bool reachable = true;
   for (const auto& r : ranges) {
@@ -61,4 +64,5 @@ extern "C" cudaError_t hostoffload_launch(cudaStream_t stream, const hostoffload
   });
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

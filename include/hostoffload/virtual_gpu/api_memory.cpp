@@ -2,7 +2,8 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 // The allocation that starts at `at`, or null and a finding.
@@ -12,14 +13,16 @@ allocation* freeable(const context& c, void* at, bool device_memory) {
   if (a == nullptr) {
     const auto* former = c.gpu.memory.find_former(at);
     c.gpu.detect.report(finding_kind::bad_free, who,
-                        former == nullptr ? "frees what is no allocation"
-                                          : "frees memory that call #" + std::to_string(former->freed_call) + " freed already");
+                        former == nullptr
+                            ? "frees what is no allocation"
+                            : "frees memory that call #" + std::to_string(former->freed_call) + " freed already");
     return nullptr;
   }
   const bool kind_fits = device_memory ? a->on_device() : a->kind == memory_kind::pinned;
   if (kind_fits && a->begin == at) return a;
-  c.gpu.detect.report(finding_kind::bad_free, who,
-                      (kind_fits ? "frees a pointer into " : "is not the function that frees ") + c.gpu.detect.describe(*a));
+  c.gpu.detect.report(
+      finding_kind::bad_free, who,
+      (kind_fits ? "frees a pointer into " : "is not the function that frees ") + c.gpu.detect.describe(*a));
   return nullptr;
 }
 
@@ -145,10 +148,18 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, cudaMemPoolAttr attr,
     const auto flag = [value] { return *static_cast<const int*>(value) != 0; };
     const auto number = [value] { return *static_cast<const std::uint64_t*>(value); };
     switch (attr) {
-      case cudaMemPoolReuseFollowEventDependencies: p.follow_events = flag(); break;
-      case cudaMemPoolReuseAllowOpportunistic: p.opportunistic = flag(); break;
-      case cudaMemPoolReuseAllowInternalDependencies: p.internal_dependencies = flag(); break;
-      case cudaMemPoolAttrReleaseThreshold: p.release_threshold = number(); break;
+      case cudaMemPoolReuseFollowEventDependencies:
+        p.follow_events = flag();
+        break;
+      case cudaMemPoolReuseAllowOpportunistic:
+        p.opportunistic = flag();
+        break;
+      case cudaMemPoolReuseAllowInternalDependencies:
+        p.internal_dependencies = flag();
+        break;
+      case cudaMemPoolAttrReleaseThreshold:
+        p.release_threshold = number();
+        break;
       // The high-water marks can only be reset.
       case cudaMemPoolAttrReservedMemHigh:
         if (number() != 0) return cudaErrorInvalidValue;
@@ -158,7 +169,8 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, cudaMemPoolAttr attr,
         if (number() != 0) return cudaErrorInvalidValue;
         p.used_high = p.used;
         break;
-      default: return cudaErrorInvalidValue;
+      default:
+        return cudaErrorInvalidValue;
     }
     return cudaSuccess;
   });
@@ -171,15 +183,32 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, cudaMemPoolAttr attr,
     const auto flag = [value](bool v) { *static_cast<int*>(value) = v ? 1 : 0; };
     const auto number = [value](std::uint64_t v) { *static_cast<std::uint64_t*>(value) = v; };
     switch (attr) {
-      case cudaMemPoolReuseFollowEventDependencies: flag(p.follow_events); break;
-      case cudaMemPoolReuseAllowOpportunistic: flag(p.opportunistic); break;
-      case cudaMemPoolReuseAllowInternalDependencies: flag(p.internal_dependencies); break;
-      case cudaMemPoolAttrReleaseThreshold: number(p.release_threshold); break;
-      case cudaMemPoolAttrReservedMemCurrent: number(p.reserved); break;
-      case cudaMemPoolAttrReservedMemHigh: number(p.reserved_high); break;
-      case cudaMemPoolAttrUsedMemCurrent: number(p.used); break;
-      case cudaMemPoolAttrUsedMemHigh: number(p.used_high); break;
-      default: return cudaErrorInvalidValue;
+      case cudaMemPoolReuseFollowEventDependencies:
+        flag(p.follow_events);
+        break;
+      case cudaMemPoolReuseAllowOpportunistic:
+        flag(p.opportunistic);
+        break;
+      case cudaMemPoolReuseAllowInternalDependencies:
+        flag(p.internal_dependencies);
+        break;
+      case cudaMemPoolAttrReleaseThreshold:
+        number(p.release_threshold);
+        break;
+      case cudaMemPoolAttrReservedMemCurrent:
+        number(p.reserved);
+        break;
+      case cudaMemPoolAttrReservedMemHigh:
+        number(p.reserved_high);
+        break;
+      case cudaMemPoolAttrUsedMemCurrent:
+        number(p.used);
+        break;
+      case cudaMemPoolAttrUsedMemHigh:
+        number(p.used_high);
+        break;
+      default:
+        return cudaErrorInvalidValue;
     }
     return cudaSuccess;
   });
@@ -224,4 +253,5 @@ cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool) {
 
 }  // extern "C"
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -4,7 +4,8 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 cudaError_t create(function_id& f, cudaStream_t* out, unsigned flags, int priority) {
@@ -77,8 +78,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     const auto* e = c.gpu.events.find(event);
     access who = c.gpu.access_of_host(c.name);
     if (e == nullptr) {
-      c.gpu.detect.report(finding_kind::bad_wait, who, "waits on stream " + std::to_string(s.number) +
-                                                           " for an event that does not exist, or no longer");
+      c.gpu.detect.report(
+          finding_kind::bad_wait, who,
+          "waits on stream " + std::to_string(s.number) + " for an event that does not exist, or no longer");
       return cudaErrorInvalidResourceHandle;
     }
     if (!e->recorded) {
@@ -143,4 +145,5 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 
 }  // extern "C"
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

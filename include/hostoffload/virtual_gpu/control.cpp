@@ -5,7 +5,8 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu {
 namespace {
 
 using detail::session;
@@ -20,7 +21,7 @@ void each_known(detail::platform& gpu, const void* begin, std::size_t bytes, Vis
   detail::allocation* a = gpu.memory.find(begin);
   if (a == nullptr || bytes == 0) return;
   const auto first = static_cast<std::size_t>(static_cast<const std::byte*>(begin) - a->begin);
-  visit(*a, first, std::min(first + bytes, a->bytes));
+  visit(*a, first, first + std::min(bytes, a->bytes - first));
 }
 
 finding leak_of(const std::string& what) {
@@ -36,8 +37,8 @@ finding leak_of(const std::string& what) {
 void reset(machine m, int devices) {
   require(devices > 0 && m.devices_per_host > 0, "a machine has at least one device");
   for (const auto* rate : {&m.device_memory, &m.host_memory, &m.hbm, &m.peer, &m.link.to_device, &m.link.to_host,
-                           &m.link.both, &m.link.all_to_device, &m.link.all_to_host, &m.link.all_both, &m.host.pin_fresh,
-                           &m.host.pin_touched, &m.host.pageable}) {
+                           &m.link.both, &m.link.all_to_device, &m.link.all_to_host, &m.link.all_both,
+                           &m.host.pin_fresh, &m.host.pin_touched, &m.host.pageable}) {
     require(rate->value > 0, "capacities and rates must be positive");
   }
   for (const auto* latency : {&m.kernel_latency, &m.wait_latency, &m.link.first_latency, &m.link.queued_latency}) {
@@ -60,41 +61,64 @@ bool inside() noexcept { return detail::this_thread().inside; }
 
 std::string_view to_string(operation_kind kind) noexcept {
   switch (kind) {
-    case operation_kind::kernel: return "kernel";
-    case operation_kind::copy_to_device: return "copy to device";
-    case operation_kind::copy_to_host: return "copy to host";
-    case operation_kind::copy_on_device: return "copy on device";
-    case operation_kind::set: return "memset";
-    case operation_kind::record: return "event record";
-    case operation_kind::wait: return "event wait";
-    case operation_kind::allocate: return "allocation";
-    case operation_kind::free: return "free";
+    case operation_kind::kernel:
+      return "kernel";
+    case operation_kind::copy_to_device:
+      return "copy to device";
+    case operation_kind::copy_to_host:
+      return "copy to host";
+    case operation_kind::copy_on_device:
+      return "copy on device";
+    case operation_kind::set:
+      return "memset";
+    case operation_kind::record:
+      return "event record";
+    case operation_kind::wait:
+      return "event wait";
+    case operation_kind::allocate:
+      return "allocation";
+    case operation_kind::free:
+      return "free";
   }
   return "?";
 }
 
 std::string_view to_string(resource r) noexcept {
   switch (r) {
-    case resource::none: return "none";
-    case resource::compute: return "compute";
-    case resource::copy_engine_to_device: return "copy engine to device";
-    case resource::copy_engine_to_host: return "copy engine to host";
-    case resource::memory: return "memory";
+    case resource::none:
+      return "none";
+    case resource::compute:
+      return "compute";
+    case resource::copy_engine_to_device:
+      return "copy engine to device";
+    case resource::copy_engine_to_host:
+      return "copy engine to host";
+    case resource::memory:
+      return "memory";
   }
   return "?";
 }
 
 std::string_view to_string(finding_kind kind) noexcept {
   switch (kind) {
-    case finding_kind::race: return "race";
-    case finding_kind::use_after_free: return "use after free";
-    case finding_kind::out_of_bounds: return "out of bounds";
-    case finding_kind::uninitialised_read: return "uninitialised read";
-    case finding_kind::host_access_in_flight: return "host access in flight";
-    case finding_kind::never_recorded_wait: return "wait for an event that was never recorded";
-    case finding_kind::bad_wait: return "bad wait";
-    case finding_kind::bad_free: return "bad free";
-    case finding_kind::leak: return "leak";
+    case finding_kind::race:
+      return "race";
+    case finding_kind::use_after_free:
+      return "use after free";
+    case finding_kind::out_of_bounds:
+      return "out of bounds";
+    case finding_kind::uninitialised_read:
+      return "uninitialised read";
+    case finding_kind::host_access_in_flight:
+      return "host access in flight";
+    case finding_kind::never_recorded_wait:
+      return "wait for an event that was never recorded";
+    case finding_kind::bad_wait:
+      return "bad wait";
+    case finding_kind::bad_free:
+      return "bad free";
+    case finding_kind::leak:
+      return "leak";
   }
   return "?";
 }
@@ -104,8 +128,8 @@ std::vector<operation> timeline() {
   std::vector<operation> result;
   result.reserve(s.machine().records.size());
   for (const auto& r : s.machine().records) {
-    result.push_back({r.kind, s.machine().texts.text(r.name), r.device, r.stream, r.uses, r.enqueued, r.start, r.end, r.bytes,
-                      r.flops, r.call});
+    result.push_back({r.kind, s.machine().texts.text(r.name), r.device, r.stream, r.uses, r.enqueued, r.start, r.end,
+                      r.bytes, r.flops, r.call});
   }
   return result;
 }
@@ -133,7 +157,8 @@ copied bytes_copied(direction d) { return session().machine().copies.at(static_c
 
 memory_use memory_usage(int device) {
   const session s;
-  if (device < 0 || device >= s.machine().device_count()) throw std::invalid_argument("virtual_gpu::memory_usage: no such device");
+  if (device < 0 || device >= s.machine().device_count())
+    throw std::invalid_argument("virtual_gpu::memory_usage: no such device");
   const auto& d = s.machine().on(device);
   return {d.used, d.peak, s.machine().pinned_used, s.machine().pinned_peak};
 }
@@ -194,4 +219,5 @@ void slot_given_back(void* begin, std::size_t bytes) {
   each_known(s.machine(), begin, bytes, detail::detector::given_back);
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu
+}  // namespace virtual_gpu
+}  // namespace hostoffload::inline v0

@@ -3,7 +3,8 @@
 #include <initializer_list>
 #include <stdexcept>
 
-namespace hostoffload::inline v0::virtual_gpu {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu {
 namespace {
 
 constexpr double giga = 1e9;
@@ -162,4 +163,5 @@ machine infinitely_fast_link(machine m) {
   return m;
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu
+}  // namespace virtual_gpu
+}  // namespace hostoffload::inline v0

@@ -8,7 +8,8 @@
 
 #include <hostoffload/virtual_gpu/kernel.h>
 
-namespace hostoffload::inline v0::virtual_gpu {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu {
 
 /// A number and where it comes from. Letters in a source: (m) measured, (s) specification, (u) unverified.
 struct sourced {
@@ -23,7 +24,8 @@ struct link_rates {
   sourced to_device, to_host;  ///< one direction at a time
   sourced both;                ///< each direction, while both carry data
 
-  /// Sums over all GPUs of one host memory, in force while more than one of them copies: in one direction, and with both.
+  /// Sums over all GPUs of one host memory, in force while more than one of them copies: in one direction, and with
+  /// both.
   sourced all_to_device, all_to_host, all_both;
 
   /// A copy takes latency + bytes / rate; the latency is shorter for a copy that waited for its engine. Seconds.
@@ -91,12 +93,13 @@ struct model_scale {
 
 /// The machine on which the small model's times and bytes have the ratios of the full-size model's on `full`.
 /// A layer's FLOPs per saved byte grow with hidden / element_bytes: arithmetic rates are scaled by the ratio of those.
-/// Its bytes grow with hidden² · element_bytes, the sequence being scaled like the hidden size: capacities, latencies and host
-/// costs are scaled by the ratio of those. Link and HBM rates stay, so times scale like bytes.
-/// Throws std::invalid_argument unless all four sizes are positive.
+/// Its bytes grow with hidden² · element_bytes, the sequence being scaled like the hidden size: capacities, latencies
+/// and host costs are scaled by the ratio of those. Link and HBM rates stay, so times scale like bytes. Throws
+/// std::invalid_argument unless all four sizes are positive.
 [[nodiscard]] machine scaled_to(const machine& full, const model_scale& scale);
 
 /// The same machine with host copies that take no time: what a step would cost were its copies free.
 [[nodiscard]] machine infinitely_fast_link(machine m);
 
-}  // namespace hostoffload::inline v0::virtual_gpu
+}  // namespace virtual_gpu
+}  // namespace hostoffload::inline v0

@@ -1,6 +1,6 @@
 #pragma once
-// Stands in for the toolkit's header of this name where no toolkit is installed: what the virtual GPU serves, with CUDA 13's
-// names, values and layouts.
+// Stands in for the toolkit's header of this name where no toolkit is installed: what the virtual GPU serves, with CUDA
+// 13's names, values and layouts.
 
 #include <stddef.h>
 

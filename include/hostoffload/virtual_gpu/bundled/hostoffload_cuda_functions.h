@@ -1,7 +1,7 @@
 #pragma once
 // The functions of the CUDA runtime API that the virtual GPU defines. A CUDA function that is not here does not link.
-// Needs the types first: hostoffload_cuda_types.h, or the toolkit's cuda_runtime_api.h; the tests compile this after the
-// toolkit's header, so a declaration that differs is an error. HOSTOFFLOAD_CUDA_DEFAULT(x) gives default arguments.
+// Needs the types first: hostoffload_cuda_types.h, or the toolkit's cuda_runtime_api.h; the tests compile this after
+// the toolkit's header, so a declaration that differs is an error. HOSTOFFLOAD_CUDA_DEFAULT(x) gives default arguments.
 
 // NOLINTBEGIN: C declarations
 

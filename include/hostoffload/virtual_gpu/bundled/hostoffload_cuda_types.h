@@ -1,7 +1,8 @@
 #pragma once
 // The types of the CUDA runtime API that the virtual GPU serves, for machines without the toolkit. Names, values and
-// layouts are those of CUDA 13, so that objects compiled with either header link; the tests compare both where the toolkit
-// is installed. Include <stddef.h> first. Nothing else is included here, so that the tests can put it into a namespace.
+// layouts are those of CUDA 13, so that objects compiled with either header link; the tests compare both where the
+// toolkit is installed. Include <stddef.h> first. Nothing else is included here, so that the tests can put it into a
+// namespace.
 
 // NOLINTBEGIN: C declarations
 
@@ -247,7 +248,7 @@ struct cudaMemPoolProps {
   enum cudaMemAllocationType allocType;
   enum cudaMemAllocationHandleType handleTypes;
   struct cudaMemLocation location;
-  void *win32SecurityAttributes;
+  void* win32SecurityAttributes;
   size_t maxSize;
   unsigned short usage;
   unsigned char reserved[54];
@@ -256,8 +257,8 @@ struct cudaMemPoolProps {
 struct cudaPointerAttributes {
   enum cudaMemoryType type;
   int device;
-  void *devicePointer;
-  void *hostPointer;
+  void* devicePointer;
+  void* hostPointer;
   long reserved[8];
 };
 

@@ -11,7 +11,8 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -84,10 +85,11 @@ const former_allocation* allocation_table::find_former(const void* at) const {
 }
 
 bool allocation_table::overlaps(const std::byte* begin, std::size_t bytes) const {
-  auto it = live_.lower_bound(begin + bytes);
+  const auto it = live_.upper_bound(begin);
+  if (it != live_.end() && static_cast<std::size_t>(it->first - begin) < bytes) return true;
   if (it == live_.begin()) return false;
-  --it;
-  return it->first + it->second.bytes > begin;
+  const auto& before = *std::prev(it);
+  return static_cast<std::size_t>(begin - before.first) < before.second.bytes;
 }
 
 allocation& allocation_table::add(allocation a) {
@@ -125,4 +127,5 @@ unpoisoned::~unpoisoned() {
   for (const auto& r : ranges_) set_poison(r.begin, r.bytes, true);
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

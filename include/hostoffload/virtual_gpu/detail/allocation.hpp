@@ -11,7 +11,8 @@
 #include <hostoffload/virtual_gpu/detail/operation.hpp>
 #include <hostoffload/virtual_gpu/detail/shadow.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 enum class memory_kind : std::uint8_t { device, pinned, registered };
 
@@ -64,8 +65,8 @@ struct former_allocation {
   std::uint32_t function = 0;
 };
 
-/// Pages without backing until they are touched, so that a machine may have more memory than this one. Under the address
-/// sanitizer pages of the device are poisoned. Unmapped addresses are kept off the market for a while.
+/// Pages without backing until they are touched, so that a machine may have more memory than this one. Under the
+/// address sanitizer pages of the device are poisoned. Unmapped addresses are kept off the market for a while.
 class address_space {
 public:
   address_space() = default;
@@ -131,4 +132,5 @@ inline constexpr bool address_sanitizer = false;
 inline constexpr bool address_sanitizer = false;
 #endif
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <memory>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
-// The runtime is one per process, as CUDA's. It is never destroyed: objects with static lifetime may still call it at exit.
+// The runtime is one per process, as CUDA's. It is never destroyed: objects with static lifetime may still call it at
+// exit.
 struct process {
   std::mutex mutex;
   std::unique_ptr<platform> machine;
@@ -84,4 +86,5 @@ void replace_machine(machine m, int devices) {
   this_thread().inside = false;
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 /// One lane per stream; lane 0 is the host. Lanes of destroyed streams are used again, with their ticks continued.
 using lane = std::uint32_t;
@@ -37,4 +38,5 @@ private:
   std::vector<std::uint64_t> ticks_;
 };
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 std::string bytes_of(std::size_t begin, std::size_t end) {
@@ -73,7 +74,8 @@ void detector::check_alive(const access& a, const segment& s, const allocation& 
 void detector::check_written(const access& a, const segment& s, const allocation& m) {
   if (s.written || !s.alive) return;
   report(finding_kind::uninitialised_read, a,
-         "reads " + bytes_of(s.begin, s.end) + " of " + describe(m) + ", which nothing has written since they were allocated");
+         "reads " + bytes_of(s.begin, s.end) + " of " + describe(m) +
+             ", which nothing has written since they were allocated");
 }
 
 void detector::read(const access& a, const vector_clock& clock, allocation& m, std::size_t begin, std::size_t end) {
@@ -108,7 +110,8 @@ void detector::free(const access& a, const vector_clock& clock, allocation& m) {
   });
 }
 
-void detector::host_read(const access& a, const vector_clock& clock, allocation& m, std::size_t begin, std::size_t end) {
+void detector::host_read(const access& a, const vector_clock& clock, allocation& m, std::size_t begin,
+                         std::size_t end) {
   m.pieces.each(begin, end, [&](segment& s) {
     check_alive(a, s, m);
     check_written(a, s, m);
@@ -117,7 +120,8 @@ void detector::host_read(const access& a, const vector_clock& clock, allocation&
 }
 
 // Whatever is enqueued later is ordered behind the host, so the write leaves no trace but that it happened.
-void detector::host_write(const access& a, const vector_clock& clock, allocation& m, std::size_t begin, std::size_t end) {
+void detector::host_write(const access& a, const vector_clock& clock, allocation& m, std::size_t begin,
+                          std::size_t end) {
   m.pieces.each_and_merge(begin, end, [&](segment& s) {
     const place where{m, s.begin, s.end};
     check_alive(a, s, m);
@@ -133,17 +137,17 @@ void detector::host_write(const access& a, const vector_clock& clock, allocation
 
 allocation* detector::locate(const access& a, const void* begin, std::size_t bytes, bool must_exist) {
   allocation* m = memory_.find(begin);
-  const auto* byte = static_cast<const std::byte*>(begin);
   if (m != nullptr) {
-    if (byte + bytes <= m->begin + m->bytes) return m;
-    const auto offset = static_cast<std::size_t>(byte - m->begin);
+    const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(begin) - m->begin);
+    if (bytes <= m->bytes - offset) return m;
     report(finding_kind::out_of_bounds, a, "uses " + bytes_of(offset, offset + bytes) + " of " + describe(*m));
     return nullptr;
   }
   if (const auto* former = memory_.find_former(begin)) {
     report(finding_kind::use_after_free, a,
-           "uses memory of " + texts_.text(former->function) + " of " + std::to_string(former->bytes) + " bytes (call #" +
-               std::to_string(former->call) + ") that was freed by call #" + std::to_string(former->freed_call));
+           "uses memory of " + texts_.text(former->function) + " of " + std::to_string(former->bytes) +
+               " bytes (call #" + std::to_string(former->call) + ") that was freed by call #" +
+               std::to_string(former->freed_call));
   } else if (must_exist) {
     report(finding_kind::out_of_bounds, a,
            "uses " + std::to_string(bytes) + " bytes that are in no allocation of the device and in no pinned memory");
@@ -167,4 +171,5 @@ void detector::clear() {
   index_.clear();
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -1,18 +1,19 @@
 #pragma once
-// Finds accesses that nothing orders, and accesses to memory in the wrong state. It looks at the order that the program asked
-// for, when an operation is enqueued, so what it finds does not depend on when things happen to run.
+// Finds accesses that nothing orders, and accesses to memory in the wrong state. It looks at the order that the program
+// asked for, when an operation is enqueued, so what it finds does not depend on when things happen to run.
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <tuple>
-#include <map>
 #include <vector>
 
 #include <hostoffload/virtual_gpu/detail/allocation.hpp>
 #include <hostoffload/virtual_gpu/detail/names.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 class detector {
 public:
@@ -28,8 +29,8 @@ public:
   void host_read(const access& a, const vector_clock& clock, allocation& m, std::size_t begin, std::size_t end);
   void host_write(const access& a, const vector_clock& clock, allocation& m, std::size_t begin, std::size_t end);
 
-  /// Bytes [begin, begin + bytes) are not within one live allocation. True if the range was looked for and found, that is:
-  /// if the caller may go on.
+  /// The live allocation that holds all of the bytes; else null and a finding. Memory that never was an allocation is a
+  /// finding only if it `must_exist`: the host has other memory too.
   [[nodiscard]] allocation* locate(const access& a, const void* begin, std::size_t bytes, bool must_exist);
 
   static void taken(allocation& m, std::size_t begin, std::size_t end);
@@ -63,4 +64,5 @@ private:
   std::map<key, std::size_t> index_;
 };
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -6,12 +6,14 @@
 #include <utility>
 #include <vector>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 /// A unique number for the life of the process, also across resets.
 [[nodiscard]] std::uint64_t next_serial() noexcept;
 
-/// Objects by handle. A handle is the object's place in the table and a serial number, in the form of CUDA's opaque pointer.
+/// Objects by handle. A handle is the object's place in the table and a serial number, in the form of CUDA's opaque
+/// pointer.
 template <typename Object, typename Handle>
 class handle_table {
 public:
@@ -65,4 +67,5 @@ private:
   std::vector<std::size_t> unused_;
 };
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 // A bound over the copies in flow of one device (dev ≥ 0) or one host memory, in the directions given.
 void simulator::add_bound(double capacity, int host, int dev, bool to_device, bool to_host) {
@@ -30,7 +31,8 @@ void simulator::share_links() {
     const bool to_device = op->uses == resource::copy_engine_to_device;
     add_bound(to_device ? link.to_device.value : link.to_host.value, 0, dev, to_device, !to_device);
     const auto other = [&](const auto* o) { return o->on->device == dev && o->uses != op->uses; };
-    if (to_device && std::any_of(copies_.begin(), copies_.end(), other)) add_bound(2 * link.both.value, 0, dev, true, true);
+    if (to_device && std::any_of(copies_.begin(), copies_.end(), other))
+      add_bound(2 * link.both.value, 0, dev, true, true);
   }
   const int hosts = host_of(static_cast<int>(devices_.size()) - 1) + 1;
   for (int host = 0; host < hosts && devices_.size() > 1; ++host) {
@@ -83,8 +85,10 @@ void simulator::share_links() {
   }
   for (std::size_t i = 0; i < copies_.size(); ++i) {
     set_speed(*copies_[i], shares_[i]);
-    if (std::isfinite(shares_[i])) devices_[static_cast<std::size_t>(copies_[i]->on->device)].copy_traffic += shares_[i];
+    if (std::isfinite(shares_[i]))
+      devices_[static_cast<std::size_t>(copies_[i]->on->device)].copy_traffic += shares_[i];
   }
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -8,7 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 class names {
 public:
@@ -29,4 +30,5 @@ private:
   std::vector<const std::string*> texts_;
 };
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -11,14 +11,16 @@
 #include <hostoffload/virtual_gpu/control.hpp>
 #include <hostoffload/virtual_gpu/detail/clock.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 struct stream;
 struct event;
 struct memory_block;
 struct pending_operation;
 
-/// A copy of a kernel's closure. Keeps its buffer when the operation is used again, so that a steady program allocates nothing.
+/// A copy of a kernel's closure. Keeps its buffer when the operation is used again, so that a steady program allocates
+/// nothing.
 class closure {
 public:
   closure() = default;
@@ -70,12 +72,12 @@ struct byte_range {
 
 /// What the simulation does next with an operation.
 enum class phase : std::uint8_t {
-  queued,       // behind others of its stream, or in front and blocked by other streams' operations
-  reach,        // in front of its stream from a moment that is still to come
-  wait_latency, // a wait whose event has come
-  engine,       // ready, and waiting for its copy engine
-  latency,      // has its resource; no byte moves yet
-  flow          // moves bytes or computes, at a rate that depends on what else runs
+  queued,        // behind others of its stream, or in front and blocked by other streams' operations
+  reach,         // in front of its stream from a moment that is still to come
+  wait_latency,  // a wait whose event has come
+  engine,        // ready, and waiting for its copy engine
+  latency,       // has its resource; no byte moves yet
+  flow           // moves bytes or computes, at a rate that depends on what else runs
 };
 
 /// Everything of an operation that starts from its default whenever the operation is used again.
@@ -128,7 +130,6 @@ struct stream {
   int device = 0;
   unsigned flags = 0;
   int priority = 0;
-  bool destroyed = false;
   bool legacy = false;
   bool implicit = false;  // not created by the program
   [[nodiscard]] bool blocking() const noexcept { return (flags & cudaStreamNonBlocking) == 0; }
@@ -137,8 +138,8 @@ struct stream {
   lane in_lane = 0;
   std::uint64_t tick = 0;  // last enqueued
   vector_clock clock;
-  std::uint64_t host_version = 0;    // of the host's clock, when last joined
-  std::uint64_t legacy_tick = 0;     // of the legacy stream, when last joined
+  std::uint64_t host_version = 0;  // of the host's clock, when last joined
+  std::uint64_t legacy_tick = 0;   // of the legacy stream, when last joined
 
   // The queue
   pending_operation* head = nullptr;
@@ -160,4 +161,5 @@ struct event {
   double time = 0;
 };
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

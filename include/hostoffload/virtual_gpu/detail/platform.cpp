@@ -6,7 +6,8 @@
 #include <iterator>
 #include <utility>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 namespace {
 constexpr std::size_t most_records = std::size_t{1} << 18;
@@ -81,7 +82,6 @@ void platform::destroy_stream(cudaStream_t handle) {
   device_state& d = on(s->device);
   d.retired.join(s->clock);
   if (s->blocking()) d.retired_blocking.join(s->clock);
-  s->destroyed = true;
   destroyed_.push_back(std::move(s));
   collect_streams();
 }
@@ -96,8 +96,8 @@ void platform::collect_streams() {
 }
 
 // What every operation of a stream is ordered behind: what the host knows, and for blocking streams the legacy default
-// stream's rule: "the legacy stream first waits on all blocking streams, the action is queued in the legacy stream, and then
-// all blocking streams wait on the legacy stream" (CUDA Runtime API, stream synchronization behavior).
+// stream's rule: "the legacy stream first waits on all blocking streams, the action is queued in the legacy stream, and
+// then all blocking streams wait on the legacy stream" (CUDA Runtime API, stream synchronization behavior).
 void platform::order(stream& s, pending_operation& op) {
   if (s.host_version != host_version_) {
     s.clock.join(host_);
@@ -223,14 +223,18 @@ void platform::completed(pending_operation& op, double at) {
         op.marks->time = at;
       }
       break;
-    case operation_kind::free: freed(op); break;
+    case operation_kind::free:
+      freed(op);
+      break;
     case operation_kind::wait:
-    case operation_kind::allocate: break;
+    case operation_kind::allocate:
+      break;
   }
   if (!recording) return;
   if (records.size() >= most_records) records.pop_front();
-  records.push_back({op.kind, op.uses, op.name, op.on->device, op.on->number, op.call, op.enqueued, op.start, at, op.bytes,
-                     op.flops});
+  records.push_back({op.kind, op.uses, op.name, op.on->device, op.on->number, op.call, op.enqueued, op.start, at,
+                     op.bytes, op.flops});
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

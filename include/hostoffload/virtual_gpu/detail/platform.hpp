@@ -1,5 +1,6 @@
 #pragma once
-// The machine with all its state: devices, streams, events, memory, clocks. One per process, behind one mutex (call.hpp).
+// The machine with all its state: devices, streams, events, memory, clocks. One per process, behind one mutex
+// (call.hpp).
 
 #include <array>
 #include <cstddef>
@@ -15,7 +16,8 @@
 #include <hostoffload/virtual_gpu/detail/handles.hpp>
 #include <hostoffload/virtual_gpu/detail/simulator.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 /// What belongs to one host thread.
 struct thread_state {
@@ -48,7 +50,7 @@ public:
 
   const machine model;
 
-  // Streams and their order (platform.cpp) ------------------------------------------------------------------------------
+  // --- Streams and their order (platform.cpp)
 
   /// The stream of a handle, of the special handles too; null if there is none.
   [[nodiscard]] stream* find_stream(cudaStream_t handle, const thread_state& t);
@@ -73,7 +75,7 @@ public:
   [[nodiscard]] device_state& on(int device) { return devices_[static_cast<std::size_t>(device)]; }
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices_.size()); }
 
-  // Memory (platform_memory.cpp) ----------------------------------------------------------------------------------------
+  // --- Memory (platform_memory.cpp)
 
   /// Null when the device is full.
   [[nodiscard]] std::byte* allocate(std::size_t bytes, std::uint32_t function, int device);
@@ -126,7 +128,8 @@ private:
   void freed(pending_operation& op);
   [[nodiscard]] memory_block* reusable(pool& from, std::size_t bytes, const stream& s, bool by_dependency);
   [[nodiscard]] std::byte* map_on(int device, std::size_t bytes);
-  allocation& add_device_memory(std::byte* begin, std::size_t bytes, std::uint32_t function, int device, const access& born);
+  allocation& add_device_memory(std::byte* begin, std::size_t bytes, std::uint32_t function, int device,
+                                const access& born);
   void drop(memory_block& b);
 
   address_space space_;
@@ -148,4 +151,5 @@ private:
 
 [[nodiscard]] inline std::size_t rounded(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

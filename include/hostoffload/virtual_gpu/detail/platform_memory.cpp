@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 namespace {
 
 void raise(std::size_t& used, std::size_t& peak, std::size_t by) {
@@ -21,7 +22,10 @@ bool idle(const memory_block& b) { return !b.used && b.frees_pending == 0; }
 std::byte* platform::map_on(int device, std::size_t bytes) {
   device_state& d = on(device);
   const auto fits = [&] { return static_cast<double>(d.used + bytes) <= model.device_memory.value; };
-  if (!fits()) pools.each([&](pool& p, cudaMemPool_t) { if (p.device == device) trim(p, 0); });
+  if (!fits())
+    pools.each([&](pool& p, cudaMemPool_t) {
+      if (p.device == device) trim(p, 0);
+    });
   if (!fits()) return nullptr;
   std::byte* at = space_.map(bytes, true);
   if (at != nullptr) raise(d.used, d.peak, bytes);
@@ -53,7 +57,8 @@ memory_block* platform::reusable(pool& from, std::size_t bytes, const stream& s,
     if (b->used || b->bytes < bytes || b->bytes / 2 > bytes) continue;
     if (best != nullptr && best->bytes <= b->bytes) continue;
     const bool host_knows = host_.after(b->freed_lane, b->freed_tick);
-    const bool ordered = s.clock.after(b->freed_lane, b->freed_tick) && (from.follow_events || b->freed_lane == s.in_lane);
+    const bool ordered =
+        s.clock.after(b->freed_lane, b->freed_tick) && (from.follow_events || b->freed_lane == s.in_lane);
     const bool over = from.opportunistic && b->frees_pending == 0;
     if (by_dependency ? from.internal_dependencies : host_knows || ordered || over) best = b.get();
   }
@@ -216,10 +221,14 @@ void platform::free_pinned(allocation& a) {
 void platform::reset_device(int device, thread_state& t) {
   wait_for_device(device, t);
   std::vector<cudaStream_t> old_streams;
-  streams.each([&](stream& s, cudaStream_t handle) { if (s.device == device && !s.implicit) old_streams.push_back(handle); });
+  streams.each([&](stream& s, cudaStream_t handle) {
+    if (s.device == device && !s.implicit) old_streams.push_back(handle);
+  });
   for (auto* handle : old_streams) destroy_stream(handle);
   std::vector<cudaEvent_t> old_events;
-  events.each([&](event& e, cudaEvent_t handle) { if (e.device == device) old_events.push_back(handle); });
+  events.each([&](event& e, cudaEvent_t handle) {
+    if (e.device == device) old_events.push_back(handle);
+  });
   for (auto* handle : old_events) static_cast<void>(events.remove(handle));
   std::vector<std::byte*> old_memory;
   for (const auto& [begin, a] : memory.all()) {
@@ -228,8 +237,12 @@ void platform::reset_device(int device, thread_state& t) {
   for (auto* begin : old_memory) {
     allocation& a = *memory.find(begin);
     switch (a.kind) {
-      case memory_kind::device: free(a); break;
-      case memory_kind::pinned: free_pinned(a); break;
+      case memory_kind::device:
+        free(a);
+        break;
+      case memory_kind::pinned:
+        free_pinned(a);
+        break;
       case memory_kind::registered:
         pinned_used -= a.bytes;
         memory.remove(a, 0);
@@ -237,9 +250,12 @@ void platform::reset_device(int device, thread_state& t) {
     }
   }
   std::vector<cudaMemPool_t> old_pools;
-  pools.each([&](pool& p, cudaMemPool_t handle) { if (p.device == device && !p.is_default) old_pools.push_back(handle); });
+  pools.each([&](pool& p, cudaMemPool_t handle) {
+    if (p.device == device && !p.is_default) old_pools.push_back(handle);
+  });
   for (auto* handle : old_pools) destroy_pool(handle);
   trim(*on(device).default_pool, 0);
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -10,10 +10,11 @@
 #include <hostoffload/virtual_gpu/control.hpp>
 #include <hostoffload/virtual_gpu/detail/clock.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
-/// One operation's access: where it stands in the order, and what to call it in a message. The default stands for the host
-/// before everything else.
+/// One operation's access: where it stands in the order, and what to call it in a message. The default stands for the
+/// host before everything else.
 struct access {
   std::uint64_t tick = 0;
   std::uint64_t call = 0;
@@ -127,4 +128,5 @@ private:
   std::vector<segment> segments_;
 };
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 simulator::simulator(const machine& m, int devices, completion& effects)
     : machine_(m), effects_(effects), devices_(static_cast<std::size_t>(devices)) {}
@@ -60,9 +61,15 @@ void simulator::step() {
     pending_operation& op = *timers_.top().op;
     timers_.pop();
     switch (op.at) {
-      case phase::reach: arrived_.push_back(&op); break;
-      case phase::latency: begin_flow(op); break;
-      default: complete(op); break;  // a wait, after its latency
+      case phase::reach:
+        arrived_.push_back(&op);
+        break;
+      case phase::latency:
+        begin_flow(op);
+        break;
+      default:
+        complete(op);
+        break;  // a wait, after its latency
     }
   }
   settle();
@@ -216,4 +223,5 @@ void simulator::set_rates() {
   }
 }
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0

@@ -2,14 +2,16 @@
 // Discrete-event simulation of streams on described machines. Rates are a fluid model: they change only when something
 // starts or ends, so every duration can be worked out by hand.
 //
-// - A stream starts its next operation when the one before it has completed, the host has enqueued it, and what blocks it has
+// - A stream starts its next operation when the one before it has completed, the host has enqueued it, and what blocks
+// it has
 //   completed. A wait that really waits lasts wait_latency longer.
 // - Kernels, memsets and copies within a device all run at once. After kernel_latency each takes max(flops / rate,
 //   bytes / HBM) seconds alone. Together they are slowed by one common factor, the largest at which neither the SMs nor
 //   what copies leave of the HBM are used more than fully.
-// - Host copies queue for one copy engine per device and direction, in the order in which they become ready; at equal times
-//   the stream of higher priority, then the earlier call, goes first. After the link's latency all copies that move bytes
-//   share links and host memories by max-min fairness.
+// - Host copies queue for one copy engine per device and direction, in the order in which they become ready; at equal
+// times
+//   the stream of higher priority, then the earlier call, goes first. After the link's latency all copies that move
+//   bytes share links and host memories by max-min fairness.
 
 #include <cstdint>
 #include <limits>
@@ -20,7 +22,8 @@
 
 #include <hostoffload/virtual_gpu/detail/operation.hpp>
 
-namespace hostoffload::inline v0::virtual_gpu::detail {
+namespace hostoffload::inline v0 {
+namespace virtual_gpu::detail {
 
 /// What an operation does when it completes.
 class completion {
@@ -58,7 +61,8 @@ public:
   void advance_until(Predicate reached) {
     settle();
     while (!reached()) {
-      if (next() == std::numeric_limits<double>::infinity()) throw std::logic_error("virtual GPU: nothing left to wait for");
+      if (next() == std::numeric_limits<double>::infinity())
+        throw std::logic_error("virtual GPU: nothing left to wait for");
       step();
     }
   }
@@ -122,4 +126,5 @@ private:
   std::vector<pending_operation*> unused_;
 };
 
-}  // namespace hostoffload::inline v0::virtual_gpu::detail
+}  // namespace virtual_gpu::detail
+}  // namespace hostoffload::inline v0
