@@ -4,8 +4,7 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 /// One end of a copy. No allocation: pageable host memory.
@@ -171,5 +170,4 @@ cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count, cudaStre
 
 }  // extern "C"
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

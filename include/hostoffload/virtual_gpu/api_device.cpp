@@ -7,8 +7,7 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 constexpr int least_priority = 0;
@@ -265,5 +264,4 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 }  // extern "C"
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -5,8 +5,7 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 bool valid(const hostoffload_kernel& k) {
@@ -64,5 +63,4 @@ extern "C" cudaError_t hostoffload_launch(cudaStream_t stream, const hostoffload
   });
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -2,8 +2,7 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 // The allocation that starts at `at`, or null and a finding.
@@ -253,5 +252,4 @@ cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool) {
 
 }  // extern "C"
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

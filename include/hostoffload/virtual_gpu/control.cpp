@@ -5,8 +5,7 @@
 
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu {
+namespace hostoffload::inline v0::virtual_gpu {
 namespace {
 
 using detail::session;
@@ -219,5 +218,4 @@ void slot_given_back(void* begin, std::size_t bytes) {
   each_known(s.machine(), begin, bytes, detail::detector::given_back);
 }
 
-}  // namespace virtual_gpu
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu

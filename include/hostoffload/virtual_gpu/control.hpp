@@ -11,8 +11,7 @@
 
 #include <hostoffload/virtual_gpu/machine.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu {
+namespace hostoffload::inline v0::virtual_gpu {
 
 // --- The machine and its clock
 
@@ -140,5 +139,4 @@ void host_writes(const void* begin, std::size_t bytes);
 void slot_taken(void* begin, std::size_t bytes);
 void slot_given_back(void* begin, std::size_t bytes);
 
-}  // namespace virtual_gpu
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu

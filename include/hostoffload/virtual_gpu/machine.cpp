@@ -3,8 +3,7 @@
 #include <initializer_list>
 #include <stdexcept>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu {
+namespace hostoffload::inline v0::virtual_gpu {
 namespace {
 
 constexpr double giga = 1e9;
@@ -163,5 +162,4 @@ machine infinitely_fast_link(machine m) {
   return m;
 }
 
-}  // namespace virtual_gpu
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu

@@ -8,8 +8,7 @@
 
 #include <hostoffload/virtual_gpu/kernel.h>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu {
+namespace hostoffload::inline v0::virtual_gpu {
 
 /// A number and where it comes from. Letters in a source: (m) measured, (s) specification, (u) unverified.
 struct sourced {
@@ -101,5 +100,4 @@ struct model_scale {
 /// The same machine with host copies that take no time: what a step would cost were its copies free.
 [[nodiscard]] machine infinitely_fast_link(machine m);
 
-}  // namespace virtual_gpu
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu

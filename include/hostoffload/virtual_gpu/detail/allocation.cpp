@@ -11,8 +11,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -127,5 +126,4 @@ unpoisoned::~unpoisoned() {
   for (const auto& r : ranges_) set_poison(r.begin, r.bytes, true);
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

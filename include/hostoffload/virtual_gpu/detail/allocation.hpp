@@ -11,8 +11,7 @@
 #include <hostoffload/virtual_gpu/detail/operation.hpp>
 #include <hostoffload/virtual_gpu/detail/shadow.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 enum class memory_kind : std::uint8_t { device, pinned, registered };
 
@@ -132,5 +131,4 @@ inline constexpr bool address_sanitizer = false;
 inline constexpr bool address_sanitizer = false;
 #endif
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

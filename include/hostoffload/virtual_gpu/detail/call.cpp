@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 // The runtime is one per process, as CUDA's. It is never destroyed: objects with static lifetime may still call it at
@@ -86,5 +85,4 @@ void replace_machine(machine m, int devices) {
   this_thread().inside = false;
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -11,8 +11,7 @@
 
 #include <hostoffload/virtual_gpu/detail/platform.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 /// Name and number of calls of a function of the API; a static in each function, on one list.
 class function_id {
@@ -89,5 +88,4 @@ cudaError_t call(function_id& f, double host_costs::*cost, Body body) noexcept {
   return error;
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

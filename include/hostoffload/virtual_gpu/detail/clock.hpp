@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 /// One lane per stream; lane 0 is the host. Lanes of destroyed streams are used again, with their ticks continued.
 using lane = std::uint32_t;
@@ -38,5 +37,4 @@ private:
   std::vector<std::uint64_t> ticks_;
 };
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 std::string bytes_of(std::size_t begin, std::size_t end) {
@@ -171,5 +170,4 @@ void detector::clear() {
   index_.clear();
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -12,8 +12,7 @@
 #include <hostoffload/virtual_gpu/detail/allocation.hpp>
 #include <hostoffload/virtual_gpu/detail/names.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 class detector {
 public:
@@ -64,5 +63,4 @@ private:
   std::map<key, std::size_t> index_;
 };
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

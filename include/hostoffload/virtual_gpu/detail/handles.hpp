@@ -6,8 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 /// A unique number for the life of the process, also across resets.
 [[nodiscard]] std::uint64_t next_serial() noexcept;
@@ -67,5 +66,4 @@ private:
   std::vector<std::size_t> unused_;
 };
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

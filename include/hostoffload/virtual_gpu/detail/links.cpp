@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 // A bound over the copies in flow of one device (dev ≥ 0) or one host memory, in the directions given.
 void simulator::add_bound(double capacity, int host, int dev, bool to_device, bool to_host) {
@@ -90,5 +89,4 @@ void simulator::share_links() {
   }
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -8,8 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 class names {
 public:
@@ -30,5 +29,4 @@ private:
   std::vector<const std::string*> texts_;
 };
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

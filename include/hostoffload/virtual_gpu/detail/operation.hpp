@@ -11,8 +11,7 @@
 #include <hostoffload/virtual_gpu/control.hpp>
 #include <hostoffload/virtual_gpu/detail/clock.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 struct stream;
 struct event;
@@ -161,5 +160,4 @@ struct event {
   double time = 0;
 };
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -6,8 +6,7 @@
 #include <iterator>
 #include <utility>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 namespace {
 constexpr std::size_t most_records = std::size_t{1} << 18;
@@ -236,5 +235,4 @@ void platform::completed(pending_operation& op, double at) {
                      op.bytes, op.flops});
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

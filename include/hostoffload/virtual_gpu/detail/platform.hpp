@@ -16,8 +16,7 @@
 #include <hostoffload/virtual_gpu/detail/handles.hpp>
 #include <hostoffload/virtual_gpu/detail/simulator.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 /// What belongs to one host thread.
 struct thread_state {
@@ -151,5 +150,4 @@ private:
 
 [[nodiscard]] inline std::size_t rounded(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 void raise(std::size_t& used, std::size_t& peak, std::size_t by) {
@@ -257,5 +256,4 @@ void platform::reset_device(int device, thread_state& t) {
   trim(*on(device).default_pool, 0);
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

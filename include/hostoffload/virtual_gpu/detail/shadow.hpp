@@ -10,8 +10,7 @@
 #include <hostoffload/virtual_gpu/control.hpp>
 #include <hostoffload/virtual_gpu/detail/clock.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 /// One operation's access: where it stands in the order, and what to call it in a message. The default stands for the
 /// host before everything else.
@@ -128,5 +127,4 @@ private:
   std::vector<segment> segments_;
 };
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 simulator::simulator(const machine& m, int devices, completion& effects)
     : machine_(m), effects_(effects), devices_(static_cast<std::size_t>(devices)) {}
@@ -223,5 +222,4 @@ void simulator::set_rates() {
   }
 }
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail

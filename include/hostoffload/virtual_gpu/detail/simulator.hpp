@@ -22,8 +22,7 @@
 
 #include <hostoffload/virtual_gpu/detail/operation.hpp>
 
-namespace hostoffload::inline v0 {
-namespace virtual_gpu::detail {
+namespace hostoffload::inline v0::virtual_gpu::detail {
 
 /// What an operation does when it completes.
 class completion {
@@ -126,5 +125,4 @@ private:
   std::vector<pending_operation*> unused_;
 };
 
-}  // namespace virtual_gpu::detail
-}  // namespace hostoffload::inline v0
+}  // namespace hostoffload::inline v0::virtual_gpu::detail
