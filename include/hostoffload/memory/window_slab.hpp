@@ -44,7 +44,10 @@ public:
       }
       if (i == chosen.last) break;
     }
-    while (s != chosen.last) merge_next(*s);
+    for (bool whole = s == chosen.last; !whole;) {
+      whole = s->next == chosen.last;
+      merge_next(*s);
+    }
     if (s->bytes > bytes) {
       if (chosen.at_end) {
         s = &split(*s, s->bytes - bytes);

@@ -1,0 +1,98 @@
+#pragma once
+// What the library's tests share: a fresh virtual GPU that has to be quiet at the end, and small kernels.
+
+#include "catch.hpp"
+
+#include <hostoffload/hostoffload.hpp>
+#include <hostoffload/launch.hpp>
+#include <hostoffload/virtual_gpu/control.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace ho = hostoffload;
+namespace vg = hostoffload::virtual_gpu;
+
+/// Declared first in a test, so destroyed last: then nothing may be left, and nothing may have been reported.
+class gpu {
+public:
+  explicit gpu(const vg::machine& m = vg::gb200(), int devices = 1) { vg::reset(m, devices); }
+  gpu(const gpu&) = delete;
+  gpu& operator=(const gpu&) = delete;
+  ~gpu() {
+    if (std::uncaught_exceptions() != 0) return;
+    static_cast<void>(cudaDeviceSynchronize());
+    CHECK(text_of(vg::findings()).empty());
+    CHECK(text_of(vg::leaks()).empty());
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+  }
+
+  static std::string text_of(const std::vector<vg::finding>& all) {
+    std::string text;
+    for (const vg::finding& f : all) text += f.message + '\n';
+    return text;
+  }
+};
+
+/// The scheduler's slots, to the race detector.
+inline constexpr ho::slot_observer watched{vg::slot_taken, vg::slot_given_back};
+
+/// out[i] = first + i
+inline void fill(cudaStream_t stream, float* out, std::size_t n, float first) {
+  ho::launch(stream, n, [=](std::size_t i) { out[i] = first + static_cast<float>(i); },
+             {.name = "fill", .writes = {{out, n * sizeof *out}}, .flops = static_cast<double>(n)});
+}
+
+/// out[i] = a[i] + b[i] + plus
+inline void add(cudaStream_t stream, const float* a, const float* b, float* out, std::size_t n, float plus = 0) {
+  ho::launch(stream, n, [=](std::size_t i) { out[i] = a[i] + b[i] + plus; },
+             {.name = "add",
+              .reads = {{a, n * sizeof *a}, {b, n * sizeof *b}},
+              .writes = {{out, n * sizeof *out}},
+              .flops = 2.0 * static_cast<double>(n)});
+}
+
+/// Takes so many virtual seconds and touches nothing.
+inline void busy(cudaStream_t stream, double seconds) {
+  const vg::machine m = vg::current_machine();
+  ho::launch(stream, 1, [](std::size_t) {}, {.name = "busy", .bytes = seconds * m.hbm.value});
+}
+
+/// What a kernel on `stream` reads of the device, when it comes to it. Filled after a synchronisation.
+class seen {
+public:
+  explicit seen(std::size_t n) : values_(n) {}
+  seen(cudaStream_t stream, const float* in, std::size_t n) : values_(n) { look(stream, in); }
+  seen(const seen&) = delete;
+  seen& operator=(const seen&) = delete;
+
+  void look(cudaStream_t stream, const float* in) {
+    float* const to = values_.data();
+    const std::size_t n = values_.size();
+    ho::launch(stream, n, [=](std::size_t i) { to[i] = in[i]; }, {.name = "look", .reads = {{in, n * sizeof *in}}});
+  }
+
+  /// The device is synchronised; true if the values are first, first + 1, …
+  [[nodiscard]] bool is(float first) const {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      if (values_[i] != first + static_cast<float>(i)) {
+        INFO("element " << i << " is " << values_[i] << ", not " << first + static_cast<float>(i));
+        CHECK(false);
+        return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] const std::vector<float>& values() const {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    return values_;
+  }
+
+private:
+  std::vector<float> values_;
+};
