@@ -153,7 +153,8 @@ void simulator::start_engine(engine& e) {
   e.queue.erase(first);
   e.busy = &op;
   op.start = now_;
-  const auto& latency = e.last_end == now_ ? machine_.link.queued_latency : machine_.link.first_latency;
+  const bool queued = e.last_end == now_ && op.enqueued < now_;
+  const auto& latency = queued ? machine_.link.queued_latency : machine_.link.first_latency;
   schedule(op, phase::latency, now_ + latency.value);
 }
 
