@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -62,26 +63,25 @@ inline void busy(cudaStream_t stream, double seconds) {
   ho::launch(stream, 1, [](std::size_t) {}, {.name = "busy", .bytes = seconds * m.hbm.value});
 }
 
-/// What a kernel on `stream` reads of the device, when it comes to it. Filled after a synchronisation.
+/// What a kernel on `stream` reads of the device, when it comes to it. May be gone before that.
 class seen {
 public:
-  explicit seen(std::size_t n) : values_(n) {}
-  seen(cudaStream_t stream, const float* in, std::size_t n) : values_(n) { look(stream, in); }
-  seen(const seen&) = delete;
-  seen& operator=(const seen&) = delete;
+  explicit seen(std::size_t n) : values_(std::make_shared<std::vector<float>>(n)) {}
+  seen(cudaStream_t stream, const float* in, std::size_t n) : seen(n) { look(stream, in); }
 
   void look(cudaStream_t stream, const float* in) {
-    float* const to = values_.data();
-    const std::size_t n = values_.size();
-    ho::launch(stream, n, [=](std::size_t i) { to[i] = in[i]; }, {.name = "look", .reads = {{in, n * sizeof *in}}});
+    const std::size_t n = values_->size();
+    ho::launch(stream, n, [to = values_, in](std::size_t i) { (*to)[i] = in[i]; },
+               {.name = "look", .reads = {{in, n * sizeof *in}}});
   }
 
   /// The device is synchronised; true if the values are first, first + 1, …
   [[nodiscard]] bool is(float first) const {
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      if (values_[i] != first + static_cast<float>(i)) {
-        INFO("element " << i << " is " << values_[i] << ", not " << first + static_cast<float>(i));
+    for (std::size_t i = 0; i < values_->size(); ++i) {
+      const float value = (*values_)[i];
+      if (value != first + static_cast<float>(i)) {
+        INFO("element " << i << " is " << value << ", not " << first + static_cast<float>(i));
         CHECK(false);
         return false;
       }
@@ -90,9 +90,9 @@ public:
   }
   [[nodiscard]] const std::vector<float>& values() const {
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-    return values_;
+    return *values_;
   }
 
 private:
-  std::vector<float> values_;
+  std::shared_ptr<std::vector<float>> values_;
 };

@@ -191,10 +191,11 @@ inline void engine::lease_now(lease_request& q) {
 inline void engine::grant(lease_request& q) {
   tensor_record& r = *q.tensor;
   put_behind(q.stream, r.written, r.as_purpose());
-  if (r.leases == 0) use_begins(*r.device, r);
-  ++r.leases;
+  if (r.leases++ == 0) {
+    use_begins(*r.device, r);
+    r.pattern.begins(++uses_);
+  }
   order_.lease_begins(q.stream);
-  r.pattern.begins(++uses_);
   r.unused = false;
   if (q.last_use || r.pattern.past_longest_gap()) fetching_ahead_ = true;
   r.last_use = r.last_use || q.last_use;
@@ -233,9 +234,9 @@ inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream
   if (closed_ || generation != r.generation) return;  // of a life that is over
   try {
     (writing ? r.written : r.readers).join(on, order_.lease_ends(on));
-    r.pattern.ends(++uses_);
     if (writing) r.state = life::alive;
     if (--r.leases != 0) return;
+    r.pattern.ends(++uses_);
     use_ends(*r.device, r);
     if (writing && r.in_window()) copy_out(r);
     settle(r);

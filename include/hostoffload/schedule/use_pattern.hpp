@@ -8,7 +8,7 @@ namespace hostoffload::inline v0::detail {
 
 class use_pattern {
 public:
-  /// A use begins; `now` counts all uses of the step.
+  /// A use begins: the first lease after none; `now` counts all such beginnings and ends of the step.
   void begins(std::uint64_t now) noexcept {
     if (uses_ != 0 && now - last_ > longest_) {
       longest_ = now - last_;

@@ -1,0 +1,203 @@
+// Several coroutines at once, several schedulers, several threads.
+
+#include "gpu.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <vector>
+
+using namespace ho::literals;
+
+namespace {
+
+enum class name { x, y };
+using tensor = ho::offload_tensor<float, ho::any_placement<name::x>>;
+
+constexpr std::size_t n = 1024;  // 4 KiB
+constexpr std::size_t slot = n * sizeof(float);
+
+std::unique_ptr<tensor> make_tensor(ho::prefetch_scheduler& scheduler, std::size_t i, cudaStream_t stream = nullptr) {
+  auto t = std::make_unique<tensor>(scheduler, n, ho::layer_position{i, 100}, ho::choice::offload);
+  t->define([i, stream](std::span<float> out) { fill(stream, out.data(), out.size(), static_cast<float>(100 * i)); });
+  return t;
+}
+
+/// Holds two of its tensors at one time, all the way.
+ho::task<> use_pairs(std::vector<std::unique_ptr<tensor>>& tensors, std::vector<std::unique_ptr<seen>>& all) {
+  for (std::size_t i = 0; i + 1 < tensors.size(); ++i) {
+    auto a = co_await *tensors[i];
+    auto b = co_await *tensors[i + 1];
+    all.push_back(std::make_unique<seen>(nullptr, a.data(), n));
+    all.push_back(std::make_unique<seen>(nullptr, b.data(), n));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("two coroutines that each hold a slot and need another both end, in any window that serves one of them") {
+  gpu device;
+  const std::size_t slots = GENERATE(2U, 3U, 4U, 5U, 16U);
+  ho::prefetch_scheduler scheduler({.window = slots * slot, .observer = watched});
+  std::vector<std::vector<std::unique_ptr<tensor>>> tensors(3);
+  for (std::size_t b = 0; b < 3; ++b) {
+    for (std::size_t i = 0; i < 4; ++i) tensors[b].push_back(make_tensor(scheduler, 10 * b + i));
+  }
+  for (int step = 0; step < 4; ++step) {
+    std::vector<std::vector<std::unique_ptr<seen>>> all(3);
+    const auto train = [&]() -> ho::task<> {
+      co_await ho::when_all(use_pairs(tensors[0], all[0]), use_pairs(tensors[1], all[1]), use_pairs(tensors[2], all[2]));
+    };
+    scheduler.run(train);
+    for (std::size_t b = 0; b < 3; ++b) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(all[b][2 * i]->is(static_cast<float>(100 * (10 * b + i))));
+        CHECK(all[b][2 * i + 1]->is(static_cast<float>(100 * (10 * b + i + 1))));
+      }
+    }
+    CHECK(scheduler.report().window_peak_bytes <= slots * slot);
+    CHECK(scheduler.report().least_window_bytes == 2 * slot);
+  }
+}
+
+TEST_CASE("a window that serves no coroutine alone is an error that lists who holds it") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});
+  std::vector<std::unique_ptr<tensor>> tensors;
+  for (std::size_t i = 0; i < 2; ++i) tensors.push_back(make_tensor(scheduler, i));
+  std::vector<std::unique_ptr<seen>> all;
+  const auto train = [&]() -> ho::task<> { co_await ho::when_all(use_pairs(tensors, all), use_pairs(tensors, all)); };
+  CHECK_THROWS_WITH(scheduler.run(train), has_text("needs 4096 bytes while these are in use: x[0] 4096; a window of at least 8192"));
+}
+
+TEST_CASE("two coroutines await a tensor that one of them makes: it is made once") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 64_KiB, .observer = watched});
+  auto input = make_tensor(scheduler, 1);
+  tensor shared(scheduler, n, {2, 100}, ho::choice::offload);
+  int made = 0;
+  shared.define([&](std::span<float> out) -> ho::task<> {
+    ++made;
+    auto in = co_await *input;
+    add(nullptr, in.data(), in.data(), out.data(), out.size());
+  });
+  std::vector<std::unique_ptr<seen>> all;
+  const auto use = [&]() -> ho::task<> {
+    auto in = co_await shared;
+    all.push_back(std::make_unique<seen>(nullptr, in.data(), n));
+  };
+  const auto train = [&]() -> ho::task<> { co_await ho::when_all(use(), use(), use()); };
+  scheduler.run(train);
+  CHECK(made == 1);
+  REQUIRE(all.size() == 3);
+  for (const auto& s : all) CHECK(s->values()[1] == 202);
+}
+
+TEST_CASE("a failure in one of several coroutines fails the step once all have ended, and the next step is right") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 4 * slot, .observer = watched});
+  std::vector<std::unique_ptr<tensor>> tensors;
+  for (std::size_t i = 0; i < 4; ++i) tensors.push_back(make_tensor(scheduler, i));
+  std::vector<std::unique_ptr<seen>> all;
+  const auto fails = [&]() -> ho::task<> {
+    auto in = co_await *tensors[0];
+    throw std::runtime_error("in the middle");
+  };
+  const auto broken = [&]() -> ho::task<> { co_await ho::when_all(use_pairs(tensors, all), fails()); };
+  CHECK_THROWS_WITH(scheduler.run(broken), "in the middle");
+  all.clear();
+  const auto train = [&]() -> ho::task<> { co_await ho::when_all(use_pairs(tensors, all), use_pairs(tensors, all)); };
+  scheduler.run(train);
+  REQUIRE(all.size() == 12);
+  CHECK(all[0]->is(0));
+  CHECK(all.back()->is(300));
+}
+
+TEST_CASE("host values: other coroutines go on, and the host waits once per read") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 64_KiB, .observer = watched});
+  ho::host_values<float> counts(scheduler, 8);
+  std::vector<std::unique_ptr<tensor>> tensors;
+  for (std::size_t i = 0; i < 4; ++i) tensors.push_back(make_tensor(scheduler, i));
+  std::vector<std::unique_ptr<seen>> all;
+  std::string log;
+  float sum = 0;
+  const auto reads = [&]() -> ho::task<> {
+    auto in = co_await *tensors[3];
+    log += "ask ";
+    auto values = co_await counts.read(in.data(), 8, nullptr);
+    log += "have";
+    for (const float v : values) sum += v;
+  };
+  const auto works = [&]() -> ho::task<> {
+    co_await use_pairs(tensors, all);
+    log += "others ";
+  };
+  const auto train = [&]() -> ho::task<> { co_await ho::when_all(reads(), works()); };
+  scheduler.run(train);
+  CHECK(log == "ask others have");
+  CHECK(sum == 8 * 300 + 28);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(scheduler.report().host_waits == 1);
+  CHECK_THROWS_WITH(counts.read(nullptr, 9, nullptr), has_text("built for 8 elements, 9 are read"));
+}
+
+TEST_CASE("two schedulers on one device, each with its own streams") {
+  gpu device;
+  ho::stream one, two;
+  ho::prefetch_scheduler a({.compute = one.get(), .window = 2 * slot, .observer = watched});
+  ho::prefetch_scheduler b({.compute = two.get(), .window = 2 * slot, .observer = watched});
+  std::vector<std::unique_ptr<tensor>> in_a, in_b;
+  for (std::size_t i = 0; i < 5; ++i) {
+    in_a.push_back(make_tensor(a, i, one.get()));
+    in_b.push_back(make_tensor(b, 50 + i, two.get()));
+  }
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::unique_ptr<seen>> all;
+    const auto pass = [&](std::vector<std::unique_ptr<tensor>>& tensors, cudaStream_t stream) -> ho::task<> {
+      for (auto& t : tensors) auto in = co_await *t;
+      for (std::size_t i = tensors.size(); i-- > 0;) {
+        auto in = co_await std::move(*tensors[i]);
+        all.push_back(std::make_unique<seen>(stream, in.data(), n));
+      }
+    };
+    a.run([&] { return pass(in_a, one.get()); });
+    b.run([&] { return pass(in_b, two.get()); });
+    for (std::size_t i = 0; i < 5; ++i) {
+      CHECK(all[i]->is(static_cast<float>(100 * (4 - i))));
+      CHECK(all[5 + i]->is(static_cast<float>(100 * (54 - i))));
+    }
+  }
+}
+
+TEST_CASE("schedulers on several threads") {
+  gpu device;
+  std::vector<std::thread> threads;
+  std::vector<int> right(4);
+  for (std::size_t id = 0; id < right.size(); ++id) {
+    threads.emplace_back([id, &right] {
+      const ho::stream compute;
+      ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = 2 * slot, .observer = watched});
+      std::vector<std::unique_ptr<tensor>> tensors;
+      for (std::size_t i = 0; i < 5; ++i) tensors.push_back(make_tensor(scheduler, 10 * id + i, compute.get()));
+      for (int step = 0; step < 10; ++step) {
+        std::vector<std::vector<float>> values(5, std::vector<float>(n));
+        const auto pass = [&]() -> ho::task<> {
+          for (auto& t : tensors) auto in = co_await *t;
+          for (std::size_t i = tensors.size(); i-- > 0;) {
+            auto in = co_await std::move(*tensors[i]);
+            float* const to = values[i].data();
+            const float* const from = in.data();
+            ho::launch(compute.get(), n, [=](std::size_t j) { to[j] = from[j]; },
+                       {.name = "look", .reads = {{from, slot}}});
+          }
+        };
+        scheduler.run(pass);
+        if (cudaStreamSynchronize(compute.get()) != cudaSuccess) return;
+        for (std::size_t i = 0; i < 5; ++i) right[id] += values[i][7] == static_cast<float>(100 * (10 * id + i) + 7) ? 1 : 0;
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(right == std::vector<int>(4, 50));
+}
