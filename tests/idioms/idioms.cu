@@ -8,7 +8,9 @@
 #include <deque>
 #include <initializer_list>
 #include <span>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -247,6 +249,47 @@ std::vector<float> choices_at_construction() {
     scheduler.run(step);
   }
   return result.to_host();
+}
+
+std::vector<float> value_for_the_host() {
+  ho::stream compute;
+  ho::prefetch_scheduler scheduler({.compute = compute.get()});
+  ho::offload_tensor<float, ho::offload> x(scheduler, elements);
+  x.define([&compute](std::span<float> out) { fill(compute.get(), out.data()); });
+  ho::host_values<float> counts(scheduler, 1);
+  sum result(compute.get());
+  auto step = [&]() -> ho::task<> {
+    auto made = co_await x;
+    auto seven = co_await counts.read(made.data() + 7, 1, compute.get());
+    scale(compute.get(), seven[0], made.data(), 0, result.data());
+  };
+  scheduler.run(step);
+  return result.to_host();
+}
+
+namespace {
+
+ho::step_report report_of_one_step() {
+  ho::stream compute;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = 1_MiB, .host_capacity = 1_MiB});
+  model m(scheduler, compute.get());
+  scheduler.run([&] { return m.step(); });
+  check(cudaStreamSynchronize(compute.get()));
+  return scheduler.report();
+}
+
+}  // namespace
+
+std::string report_text() {
+  std::ostringstream text;
+  text << report_of_one_step();
+  return text.str();
+}
+
+std::string report_json() {
+  std::ostringstream text;
+  ho::to_json(text, report_of_one_step());
+  return text.str();
 }
 
 }  // namespace idioms

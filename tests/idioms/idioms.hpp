@@ -3,6 +3,7 @@
 // the virtual GPU, compiled by a host compiler, and on a GPU, compiled by nvcc.
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace idioms {
@@ -26,5 +27,12 @@ std::vector<float> straight_lines();
 
 /// 0, 1, 2, … once for every choice that a tensor can be built with.
 std::vector<float> choices_at_construction();
+
+/// Multiples of 0, 1, 2, …: the factor, 7, is computed on the device and read by the host in the middle of a step.
+std::vector<float> value_for_the_host();
+
+/// What the library reports of a step, as text and as JSON.
+std::string report_text();
+std::string report_json();
 
 }  // namespace idioms

@@ -2,6 +2,8 @@
 
 #include "catch.hpp"
 
+#include <string>
+
 namespace {
 
 /// Sum over the layers of act + input, where input(0) = x and act = 3 input + 1 is the input of the next.
@@ -43,4 +45,18 @@ TEST_CASE("a step in straight lines") {
 
 TEST_CASE("a choice at construction") {
   check_each(idioms::choices_at_construction(), [](float x) { return 5 * x; });
+}
+
+TEST_CASE("a value that the host reads in a step") {
+  check_each(idioms::value_for_the_host(), [](float x) { return 7 * x; });
+}
+
+TEST_CASE("a report names every tensor") {
+  const std::string text = idioms::report_text();
+  const std::string json = idioms::report_json();
+  for (const std::string name : {"input", "gate", "up", "act"}) {
+    CAPTURE(name);
+    CHECK(text.find(name) != std::string::npos);
+    CHECK(json.find('"' + name + '"') != std::string::npos);
+  }
 }
