@@ -126,6 +126,7 @@ private:
   [[nodiscard]] std::string who_holds_the_window() const;
   [[noreturn]] void throw_no_room(const lease_request& q) const;
   void throw_kept_error();
+  void throw_without_host_slot(const tensor_record& r) const;
 
   // engine_copies.hpp
   slot* take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker,

@@ -25,6 +25,7 @@ inline outcome engine::request(lease_request& q, bool oldest) {
   throw_kept_error();
   tensor_record& r = *q.tensor;
   if (!in_step_) throw usage_error("tensor " + r.title() + ": leases are taken within a step: scheduler.run(…), or a step object");
+  throw_without_host_slot(r);
   if (r.state == life::making) {
     if (r.made_by != nullptr && q.line->makes(r.made_by.get())) {
       throw usage_error("tensor " + r.title() + ": its define function awaits the tensor itself, directly or through others");
@@ -209,6 +210,7 @@ inline void engine::begin_produce(lease_request& q) {
   throw_kept_error();
   tensor_record& r = *q.tensor;
   if (!in_step_) throw usage_error("tensor " + r.title() + ": produce within a step: scheduler.run(…), or a step object");
+  throw_without_host_slot(r);
   if (r.state != life::none) {
     throw usage_error("tensor " + r.title() + ": produced while it still holds values: end its life first, by a last use "
                       "(std::move), or use one instance per micro batch in flight");
@@ -333,6 +335,11 @@ inline void engine::serve_waiters() {
       q = next;
     }
   }
+}
+
+inline void engine::throw_without_host_slot(const tensor_record& r) const {
+  if (!r.in_window() || r.host != nullptr) return;
+  throw usage_error("tensor " + r.title() + " was built in the middle of this step: it is given pinned memory when the next one begins");
 }
 
 inline void engine::throw_kept_error() {

@@ -161,7 +161,7 @@ inline void engine::begin_step() {
   throw_if_closed();
   throw_kept_error();
   if (in_step_) throw usage_error("a step begins while another one of the same scheduler runs");
-  if (!history_) history_.emplace();
+  if (!history_) history_.emplace(now_.tensors.size());
   reserve_host_memory();
   ++steps_;
   uses_ = 0;

@@ -17,8 +17,10 @@ namespace hostoffload::inline v0::detail {
 
 class step_history {
 public:
-  step_history() {
+  /// Has room for the reports of so many tensor names.
+  explicit step_history(std::size_t names) {
     for (entry& e : entries_) {
+      e.report.tensors.reserve(names);
       e.began.emplace(event_use::timing);
       e.ended.emplace(event_use::timing);
     }
