@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -86,6 +86,8 @@ outcome train(const vgpu::machine& machine, const training_options& options, con
   const ho::step_report last = run->report();
   done.host_bytes = last.host_bytes;
   done.least_window_bytes = last.least_window_bytes;
+  const std::vector<vgpu::finding> faults = vgpu::findings();
+  if (!faults.empty()) throw std::logic_error("the virtual GPU found a fault in this run: " + faults.front().message);
   return done;
 }
 

@@ -22,7 +22,7 @@ struct options {
   training_options run;  // the window, and the batch and placement of each row, are filled in later
   std::vector<std::size_t> batches{4, 12};
   std::vector<plan> plans{all_plans.begin(), all_plans.end()};
-  std::size_t steps = 10;
+  std::size_t steps = 20;
   std::string machine = "gb200";
   std::size_t scale_to = 8192;  // hidden size; 0: full-size machine
   window_option window;

@@ -17,16 +17,12 @@ const vgpu::sourced& matrix_rate(const options& o, const vgpu::machine& machine)
   return machine.rate(o.run.type == element::bf16 ? hostoffload_bf16 : hostoffload_fp32);
 }
 
+/// "q k v", or where a plan has both kinds, "q k v, remat act".
 std::string put_away(plan p) {
-  std::string text;
-  const auto add = [&](const std::string& verb, ho::choice wanted) {
-    const std::string names = names_with(p, wanted);
-    if (names.empty()) return;
-    text += (text.empty() ? "" : "; ") + verb + " " + names;
-  };
-  add("offload", ho::choice::offload);
-  add("remat", ho::choice::remat);
-  return text.empty() ? "nothing" : text;
+  const std::string offloaded = names_with(p, ho::choice::offload);
+  const std::string dropped = names_with(p, ho::choice::remat);
+  if (offloaded.empty()) return dropped.empty() ? "none" : dropped;
+  return dropped.empty() ? offloaded : offloaded + ", remat " + dropped;
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
@@ -50,30 +46,29 @@ std::string describe(const options& o, const vgpu::machine& m) {
   text += fmt::format(
       "Scaled from hidden {} to {}: arithmetic by {:.5g}, capacities and latencies by {:.5g}, links and HBM not at "
       "all. So\n"
-      "1 ms here stands for {:.4g} s, 1 MiB for {:.4g} GiB and 1 TFLOP/s for {:.4g} at full size (sequence {}).\n",
-      o.scale_to, s.hidden, m.scale.compute, m.scale.bytes, 1e-3 / m.scale.bytes, 1 / m.scale.bytes / 1024,
-      1 / m.scale.compute, s.sequence * o.scale_to / s.hidden);
+      "1 ms here stands for {:.4g} s at full size (sequence {}), 1 MiB for {:.4g} GiB and 1 TFLOP/s for {:.4g}.\n",
+      o.scale_to, s.hidden, m.scale.compute, m.scale.bytes, 1e-3 / m.scale.bytes, s.sequence * o.scale_to / s.hidden,
+      1 / m.scale.bytes / 1024, 1 / m.scale.compute);
   return text;
 }
 
 std::string table(const std::vector<row>& rows, const vgpu::machine& m) {
-  std::string text = fmt::format("{:>5}  {:<13}  {:>8}  {:>14}  {:>9}  {:>12}  {:>8}  {:>8}  {:>10}  {:<7}  {}\n",
-                                 "batch", "placement", "step ms", "TFLOP/s/device", "full size", "exposed", "GPU MiB",
-                                 "host MiB", "final loss", "bitwise", "tensors put away");
+  std::string text = fmt::format("{:>5}  {:<13}  {:<31}  {:>7}  {:>14}  {:>7}  {:>7}  {:>7}  {:>8}  {:>10}  {}\n",
+                                 "batch", "placement", "tensors put away", "step ms", "TFLOP/s/device", "at full",
+                                 "exposed", "GPU MiB", "host MiB", "final loss", "bits of save");
   std::size_t batch = 0;
   for (const row& r : rows) {
     if (batch != 0 && batch != r.batch) text += "\n";
     batch = r.batch;
-    text += fmt::format("{:>5}  {:<13}  ", r.batch, to_string(r.placement));
+    text += fmt::format("{:>5}  {:<13}  {:<31}  ", r.batch, to_string(r.placement), put_away(r.placement));
     if (r.fits) {
-      text += fmt::format("{:>8.4f}  {:>14.2f}  {:>9.0f}  {:>12}  {:>8.2f}  {:>8.2f}  {:>10.6f}  {:<7}  ",
+      text += fmt::format("{:>7.4f}  {:>14.2f}  {:>7.0f}  {:>5.2f} %  {:>7.2f}  {:>8.2f}  {:>10.6f}  {}\n",
                           r.step_s * 1e3, r.tflops_per_device, r.tflops_per_device / m.scale.compute,
-                          fmt::format("{:.2f} %", 100 * r.exposed_s / r.step_s), mib(r.gpu_peak_bytes),
-                          mib(r.host_bytes), r.final_loss, r.bitwise_equal_to_save ? "equal" : "DIFFERS");
+                          100 * r.exposed_s / r.step_s, mib(r.gpu_peak_bytes), mib(r.host_bytes), r.final_loss,
+                          r.bitwise_equal_to_save ? "equal" : "DIFFERENT");
     } else {
-      text += fmt::format("{:<90}  ", fmt::format("out of memory: {:.2f} MiB are missing", mib(r.missing_bytes)));
+      text += fmt::format("out of memory: {:.2f} MiB are missing\n", mib(r.missing_bytes));
     }
-    text += put_away(r.placement) + "\n";
   }
   return text;
 }

@@ -5,9 +5,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace llama {
@@ -18,12 +20,16 @@ namespace {
 }
 
 std::vector<char> read(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail(path, "is a folder; give a file");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, std::string("cannot be opened: ") + std::strerror(errno));
-  std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad() || errno == EISDIR) fail(path, "cannot be read; give a regular file");
-  return bytes;
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  if (file.bad() || bytes.bad()) fail(path, "cannot be read");
+  const std::string text = bytes.str();
+  return {text.begin(), text.end()};
 }
 
 }  // namespace

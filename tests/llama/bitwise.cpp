@@ -46,7 +46,7 @@ std::size_t least_window(llama::training_options o) {
 TEST_CASE("the reference learns, and its parameters are finite") {
   const result& r = reference(llama_tests::small_options());
   CHECK(r.losses.front() > 5);
-  CHECK(r.losses.back() < 3.5);
+  CHECK(r.losses.back() < 3.8);
   for (const double value : r.parameters) REQUIRE(std::isfinite(value));
 }
 

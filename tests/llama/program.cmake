@@ -9,8 +9,8 @@ function(token_file name magic tokens)
   execute_process(COMMAND sh -c "printf '${octal}' && head -c 1012 /dev/zero && printf '\\061\\000%.0s' $(seq ${tokens})"
                   OUTPUT_FILE "${FOLDER}/${name}" COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
-token_file(good.bin "\\130\\330\\064\\001" 100)
-token_file(cut.bin "\\130\\330\\064\\001" 99)
+token_file(good.bin "\\210\\330\\064\\001" 100)
+token_file(cut.bin "\\210\\330\\064\\001" 99)
 token_file(magic.bin "\\001\\000\\000\\000" 100)
 file(GLOB before "${FOLDER}/*")
 
