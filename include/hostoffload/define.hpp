@@ -30,8 +30,9 @@ struct tensor_access {
 
 template <class Function, class... T>
 class function_maker final : public maker {
-  static_assert(std::is_invocable_v<Function&, std::span<T>...>,
-                "hostoffload: define takes a function of one std::span<T> per tensor, T being the tensor's element type");
+  static_assert(
+      std::is_invocable_v<Function&, std::span<T>...>,
+      "hostoffload: define takes a function of one std::span<T> per tensor, T being the tensor's element type");
   using result = std::invoke_result_t<Function&, std::span<T>...>;
   static_assert(std::is_void_v<result> || std::is_same_v<result, task<>>,
                 "hostoffload: a define function returns hostoffload::task<> (a coroutine) or void");
@@ -64,9 +65,9 @@ private:
 
 }  // namespace detail
 
-/// Several tensors made by one function(std::span<T1>, std::span<T2>, …), for example q, k and v: awaiting one makes all. See
-/// offload_tensor::define for what the function has to keep to. When one of them is made again, what the function writes for
-/// those that still hold values goes to memory that is thrown away.
+/// Several tensors made by one function(std::span<T1>, std::span<T2>, …), for example q, k and v: awaiting one makes
+/// all. See offload_tensor::define for what the function has to keep to. When one of them is made again, what the
+/// function writes for those that still hold values goes to memory that is thrown away.
 template <class Function, class... T, class... Policy>
 void define_group(Function function, offload_tensor<T, Policy>&... tensors) {
   static_assert(sizeof...(T) > 0, "hostoffload: define_group(function, tensor, …) needs a tensor");

@@ -1,5 +1,6 @@
 #pragma once
-// Values that the host has to read in the middle of a step, such as the number of tokens that were routed to each expert.
+// Values that the host has to read in the middle of a step, such as the number of tokens that were routed to each
+// expert.
 
 #include <hostoffload/cuda/allocation.hpp>
 #include <hostoffload/cuda/event.hpp>
@@ -17,8 +18,8 @@
 
 namespace hostoffload::inline v0 {
 
-/// Pinned memory for values that are read back again and again. Build it once; a steady step allocates nothing. It outlives the
-/// steps in which it is read.
+/// Pinned memory for values that are read back again and again. Build it once; a steady step allocates nothing. It
+/// outlives the steps in which it is read.
 template <class T>
 class host_values {
   static_assert(std::is_trivially_copyable_v<T>, "hostoffload: host_values holds trivially copyable elements");
@@ -50,15 +51,17 @@ public:
     std::span<const T> values_;
   };
 
-  /// auto counts = co_await values.read(device, n, stream): copies n elements behind what `on` was given so far, and goes on when
-  /// they are here. Other coroutines run meanwhile; only when none can, the host waits for the device, once per read, and the
-  /// report counts it. The span is valid until the next read.
+  /// auto counts = co_await values.read(device, n, stream): copies n elements behind what `on` was given so far, and
+  /// goes on when they are here. Other coroutines run meanwhile; only when none can, the host waits for the device,
+  /// once per read, and the report counts it. The span is valid until the next read.
   [[nodiscard]] awaiter read(const T* device, std::size_t n, cudaStream_t on) {
     if (n > most_) {
-      throw usage_error("host_values was built for " + std::to_string(most_) + " elements, " + std::to_string(n) + " are read");
+      throw usage_error("host_values was built for " + std::to_string(most_) + " elements, " + std::to_string(n) +
+                        " are read");
     }
     auto* const here = static_cast<T*>(memory_.region().begin);
-    detail::check(cudaMemcpyAsync(here, device, n * sizeof(T), cudaMemcpyDeviceToHost, on), "cudaMemcpyAsync", {"host_values", 0, {}});
+    detail::check(cudaMemcpyAsync(here, device, n * sizeof(T), cudaMemcpyDeviceToHost, on), "cudaMemcpyAsync",
+                  {"host_values", 0, {}});
     event_ref(arrived_).record(on, {"host_values", 0, {}});
     return awaiter(engine_, arrived_, std::span<const T>(here, n));
   }

@@ -2,10 +2,12 @@
 // One way to launch a kernel on either device. Optional: the rest of the library launches none.
 //
 //   ho::launch(stream, n, [=] HOSTOFFLOAD_DEVICE(std::size_t i) { y[i] += a * x[i]; },
-//              {.name = "axpy", .reads = {{x, n * sizeof *x}, {y, n * sizeof *y}}, .writes = {{y, n * sizeof *y}}, .flops = 2.0 * n});
+//              {.name = "axpy", .reads = {{x, n * sizeof *x}, {y, n * sizeof *y}}, .writes = {{y, n * sizeof *y}},
+//              .flops = 2.0 * n});
 //
-// Compiled by nvcc, CUB runs the function object on the GPU. Compiled by a host compiler, the virtual GPU runs it on the host,
-// takes its time from `flops` and `bytes`, and checks accesses by what `reads` and `writes` declare; a GPU needs none of these.
+// Compiled by nvcc, CUB runs the function object on the GPU. Compiled by a host compiler, the virtual GPU runs it on
+// the host, takes its time from `flops` and `bytes`, and checks accesses by what `reads` and `writes` declare; a GPU
+// needs none of these.
 
 #include <hostoffload/cuda/error.hpp>
 
@@ -50,8 +52,8 @@ struct work {
 
 #if defined(__CUDACC__)
 
-/// Calls function(i) for i = 0 … n − 1 on `stream`, in any order, side by side. `function` is trivially copyable and callable on
-/// the device. Does not synchronize. Throws cuda_error.
+/// Calls function(i) for i = 0 … n − 1 on `stream`, in any order, side by side. `function` is trivially copyable and
+/// callable on the device. Does not synchronize. Throws cuda_error.
 template <class Function>
 void launch(cudaStream_t stream, std::size_t n, Function function, const work& what) {
   if (n == 0) return;
@@ -78,21 +80,26 @@ struct bulk {
 /// Enough for a kernel over all the tensors of a layer.
 inline constexpr std::size_t most_ranges = 32;
 
-inline std::size_t copy_ranges(std::initializer_list<byte_range> from, std::array<hostoffload_range, most_ranges>& to, const work& what) {
+inline std::size_t copy_ranges(std::initializer_list<byte_range> from, std::array<hostoffload_range, most_ranges>& to,
+                               const work& what) {
   if (from.size() > to.size()) {
-    throw usage_error("kernel " + std::string(what.name) + " declares more than " + std::to_string(most_ranges) + " byte ranges");
+    throw usage_error("kernel " + std::string(what.name) + " declares more than " + std::to_string(most_ranges) +
+                      " byte ranges");
   }
-  std::transform(from.begin(), from.end(), to.begin(), [](const byte_range& r) { return hostoffload_range{r.begin, r.bytes}; });
+  std::transform(from.begin(), from.end(), to.begin(), [](const byte_range& r) {
+    return hostoffload_range{r.begin, r.bytes};
+  });
   return from.size();
 }
 
 }  // namespace detail
 
-/// Calls function(i) for i = 0 … n − 1, in this order, when `stream` comes to it in virtual time. Does not synchronize. Throws
-/// cuda_error.
+/// Calls function(i) for i = 0 … n − 1, in this order, when `stream` comes to it in virtual time. Does not synchronize.
+/// Throws cuda_error.
 template <class Function>
 void launch(cudaStream_t stream, std::size_t n, Function function, const work& what) {
-  static_assert(std::is_invocable_v<Function&, std::size_t>, "hostoffload: launch takes a function of the index, std::size_t");
+  static_assert(std::is_invocable_v<Function&, std::size_t>,
+                "hostoffload: launch takes a function of the index, std::size_t");
   using bulk = detail::bulk<Function>;
   if (n == 0) return;
   std::array<hostoffload_range, detail::most_ranges> reads;
@@ -120,7 +127,8 @@ void launch(cudaStream_t stream, std::size_t n, Function function, const work& w
   detail::check(hostoffload_launch(stream, &kernel), "hostoffload_launch", {what.name, 0, {}});
 }
 
-static_assert(static_cast<int>(precision::fp64) == hostoffload_fp64 && static_cast<int>(precision::fp4) == hostoffload_fp4);
+static_assert(static_cast<int>(precision::fp64) == hostoffload_fp64 &&
+              static_cast<int>(precision::fp4) == hostoffload_fp4);
 
 #endif
 

@@ -15,16 +15,21 @@ namespace detail {
 struct lease_access;
 }
 
-/// lease<T> is writable (from produce), lease<const T> is for reading. While it lives, work enqueued on its stream finds the
-/// tensor's values at data(), and nobody else uses these bytes. It ends with end() or at the end of its scope; work enqueued
-/// before that is waited for by whoever gets the bytes next, in stream order. Moved-from and ended: empty.
-/// Ending it may enqueue copies; an error there is thrown by the next await, produce or fetch, or at the end of the step.
+/// lease<T> is writable (from produce), lease<const T> is for reading. While it lives, work enqueued on its stream
+/// finds the tensor's values at data(), and nobody else uses these bytes. It ends with end() or at the end of its
+/// scope; work enqueued before that is waited for by whoever gets the bytes next, in stream order. Moved-from and
+/// ended: empty. Ending it may enqueue copies; an error there is thrown by the next await, produce or fetch, or at the
+/// end of the step.
 template <class T>
-class [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease {
+class lease {
 public:
   lease(lease&& other) noexcept
-      : engine_(std::move(other.engine_)), tensor_(other.tensor_), data_(std::exchange(other.data_, nullptr)),
-        elements_(std::exchange(other.elements_, 0)), generation_(other.generation_), stream_(other.stream_) {}
+      : engine_(std::move(other.engine_)),
+        tensor_(other.tensor_),
+        data_(std::exchange(other.data_, nullptr)),
+        elements_(std::exchange(other.elements_, 0)),
+        generation_(other.generation_),
+        stream_(other.stream_) {}
   lease& operator=(lease&& other) noexcept {
     lease(std::move(other)).swap(*this);
     return *this;
@@ -55,9 +60,12 @@ public:
 private:
   friend struct detail::lease_access;
   lease(detail::engine_ref owner, const detail::lease_request& granted, std::size_t elements) noexcept
-      : engine_(std::move(owner)), tensor_(granted.tensor),
+      : engine_(std::move(owner)),
+        tensor_(granted.tensor),
         data_(reinterpret_cast<T*>(engine_->device_pointer(*granted.tensor))),
-        elements_(elements), generation_(granted.generation), stream_(granted.stream) {}
+        elements_(elements),
+        generation_(granted.generation),
+        stream_(granted.stream) {}
 
   detail::engine_ref engine_;
   detail::tensor_record* tensor_;
@@ -70,12 +78,14 @@ private:
 namespace detail {
 struct lease_access {
   template <class T>
-  [[nodiscard]] static lease<T> make(const engine_ref& owner, const lease_request& granted, std::size_t elements) noexcept {
+  [[nodiscard]] static lease<T> make(const engine_ref& owner, const lease_request& granted,
+                                     std::size_t elements) noexcept {
     return lease<T>(owner, granted, elements);
   }
 };
 }  // namespace detail
 
-static_assert(std::is_nothrow_move_constructible_v<lease<const float>> && !std::is_copy_constructible_v<lease<const float>>);
+static_assert(std::is_nothrow_move_constructible_v<lease<const float>> &&
+              !std::is_copy_constructible_v<lease<const float>>);
 
 }  // namespace hostoffload::inline v0

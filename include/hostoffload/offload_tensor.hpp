@@ -17,27 +17,29 @@
 
 namespace hostoffload::inline v0 {
 
-/// `T` is trivially copyable; `Policy` comes from a placement table (table::of<name::q>), or is save, offload or remat, or
-/// any_placement. Neither copied nor moved: the scheduler and define functions refer to it. Build it once, use it every step.
+/// `T` is trivially copyable; `Policy` comes from a placement table (table::of<name::q>), or is save, offload or remat,
+/// or any_placement. Neither copied nor moved: the scheduler and define functions refer to it. Build it once, use it
+/// every step.
 template <class T, class Policy>
 class offload_tensor {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
                 "hostoffload: tensors hold trivially copyable elements: their bytes are copied to the host and back");
-  static_assert(placement_policy<Policy> || chosen_policy<Policy>,
-                "hostoffload: the second argument is a policy: placement<…>::of<name::…>, save, offload, remat or any_placement");
+  static_assert(
+      placement_policy<Policy> || chosen_policy<Policy>,
+      "hostoffload: the second argument is a policy: placement<…>::of<name::…>, save, offload, remat or any_placement");
 
 public:
   using element_type = T;
 
-  /// `elements` per tensor; `at` decides which on_layers rules hold. Offloaded tensors are given pinned host memory when the next
-  /// step begins. Throws host_capacity_error, usage_error.
-  offload_tensor(prefetch_scheduler& scheduler, std::size_t elements, layer_position at = {})
-    requires placement_policy<Policy>
+  /// `elements` per tensor; `at` decides which on_layers rules hold. Offloaded tensors are given pinned host memory
+  /// when the next step begins. Throws host_capacity_error, usage_error.
+  offload_tensor(prefetch_scheduler& scheduler, std::size_t elements,
+                 layer_position at = {}) requires placement_policy<Policy>
       : offload_tensor(scheduler, elements, at, Policy::name, Policy::at(checked(at, Policy::name))) {}
 
   /// With a policy that takes its choice now.
-  offload_tensor(prefetch_scheduler& scheduler, std::size_t elements, layer_position at, choice chosen)
-    requires chosen_policy<Policy>
+  offload_tensor(prefetch_scheduler& scheduler, std::size_t elements, layer_position at,
+                 choice chosen) requires chosen_policy<Policy>
       : offload_tensor(scheduler, elements, at, Policy::name, Policy(chosen).at(checked(at, Policy::name))) {}
 
   offload_tensor(const offload_tensor&) = delete;
@@ -51,18 +53,20 @@ public:
   /// save, offload or remat: what became of the placement.
   [[nodiscard]] choice placed() const noexcept { return record_.placed; }
 
-  /// How the tensor is made: function(std::span<T> out) enqueues on the scheduler's compute stream what fills `out` (device
-  /// memory, elements() of them). It returns task<> and may await other tensors, or void and may fetch them. It runs at the first
-  /// await in a step, and again, with the same result to the last bit, where the tensor is rematerialised: what it draws at
-  /// random has to come from a counter-based generator. It is stored here and lives as long as the tensor.
+  /// How the tensor is made: function(std::span<T> out) enqueues on the scheduler's compute stream what fills `out`
+  /// (device memory, elements() of them). It returns task<> and may await other tensors, or void and may fetch them. It
+  /// runs at the first await in a step, and again, with the same result to the last bit, where the tensor is
+  /// rematerialised: what it draws at random has to come from a counter-based generator. It is stored here and lives as
+  /// long as the tensor.
   template <class Function>
   void define(Function function) {
     define_group(std::move(function), *this);
   }
 
-  /// Device memory to fill on stream `on`: for code that makes the tensor itself. Throws usage_error while it holds values,
-  /// window_error, out_of_memory. Does not synchronize.
-  [[nodiscard]] lease<T> produce(cudaStream_t on) {
+  /// Device memory to fill on stream `on`: for code that makes the tensor itself. Throws usage_error while it holds
+  /// values, window_error, out_of_memory. Does not synchronize.
+  [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<T> produce(
+      cudaStream_t on) {
     detail::lease_request q = engine_->request_for(record_, on, false);
     engine_->begin_produce(q);
     return detail::lease_access::make<T>(engine_, q, elements_);
@@ -70,34 +74,53 @@ public:
 
   /// The values, for reading on stream `on`, in straight-line code; the lvalue form keeps the tensor, the rvalue form
   /// (std::move(t).fetch(stream)) is its last use. Throws what an await throws. Does not synchronize.
-  [[nodiscard]] lease<const T> fetch(cudaStream_t on) & { return fetch_now(on, false); }
-  [[nodiscard]] lease<const T> fetch(cudaStream_t on) && { return fetch_now(on, true); }
+  [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<const T> fetch(
+      cudaStream_t on) & {
+    return fetch_now(on, false);
+  }
+  [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<const T> fetch(
+      cudaStream_t on) && {
+    return fetch_now(on, true);
+  }
 
-  /// The values, for reading on the compute stream: co_await t, or co_await std::move(t) for the last use, after which the memory
-  /// goes back. Makes, recomputes or fetches them where needed; a tensor that is resident, or still leaving, is taken over.
-  /// Throws usage_error (neither produced nor defined), window_error, cuda_error, and what the define function throws.
-  [[nodiscard]] detail::tensor_awaiter<T> operator co_await() & { return {engine_, record_, elements_, engine_->compute(), false}; }
-  [[nodiscard]] detail::tensor_awaiter<T> operator co_await() && { return {engine_, record_, elements_, engine_->compute(), true}; }
+  /// The values, for reading on the compute stream: co_await t, or co_await std::move(t) for the last use, after which
+  /// the memory goes back. Makes, recomputes or fetches them where needed; a tensor that is resident, or still leaving,
+  /// is taken over. Throws usage_error (neither produced nor defined), window_error, cuda_error, and what the define
+  /// function throws.
+  [[nodiscard]] detail::tensor_awaiter<T> operator co_await() & {
+    return {engine_, record_, elements_, engine_->compute(), false};
+  }
+  [[nodiscard]] detail::tensor_awaiter<T> operator co_await() && {
+    return {engine_, record_, elements_, engine_->compute(), true};
+  }
 
-  /// The same on another stream; the work there is ordered behind the writer, and the next user of the memory behind it.
-  [[nodiscard]] detail::tensor_on_stream<T> on(cudaStream_t other) & noexcept { return {engine_, record_, elements_, other, false}; }
-  [[nodiscard]] detail::tensor_on_stream<T> on(cudaStream_t other) && noexcept { return {engine_, record_, elements_, other, true}; }
+  /// The same on another stream; the work there is ordered behind the writer, and the next user of the memory behind
+  /// it.
+  [[nodiscard]] detail::tensor_on_stream<T> on(cudaStream_t other) & noexcept {
+    return {engine_, record_, elements_, other, false};
+  }
+  [[nodiscard]] detail::tensor_on_stream<T> on(cudaStream_t other) && noexcept {
+    return {engine_, record_, elements_, other, true};
+  }
 
 private:
   friend struct detail::tensor_access;
 
-  offload_tensor(prefetch_scheduler& scheduler, std::size_t elements, layer_position at, std::string_view name, choice chosen)
-      : engine_(detail::engine_access::of(scheduler)), record_(engine_->add(name, at, bytes_of(elements, name), chosen)),
+  offload_tensor(prefetch_scheduler& scheduler, std::size_t elements, layer_position at, std::string_view name,
+                 choice chosen)
+      : engine_(detail::engine_access::of(scheduler)),
+        record_(engine_->add(name, at, bytes_of(elements, name), chosen)),
         elements_(elements) {}
 
   static layer_position checked(layer_position at, std::string_view name) {
     if (at.index < at.count) return at;
-    throw usage_error("tensor " + std::string(name) + ": layer " + std::to_string(at.index) + " of " + std::to_string(at.count) +
-                      ": layers are counted from 0");
+    throw usage_error("tensor " + std::string(name) + ": layer " + std::to_string(at.index) + " of " +
+                      std::to_string(at.count) + ": layers are counted from 0");
   }
   static std::size_t bytes_of(std::size_t elements, std::string_view name) {
     if (elements <= (std::numeric_limits<std::size_t>::max() / 2) / sizeof(T)) return elements * sizeof(T);
-    throw usage_error("tensor " + std::string(name) + ": " + std::to_string(elements) + " elements are more than can be addressed");
+    throw usage_error("tensor " + std::string(name) + ": " + std::to_string(elements) +
+                      " elements are more than can be addressed");
   }
 
   lease<const T> fetch_now(cudaStream_t on, bool last_use) {

@@ -26,15 +26,15 @@ struct scheduler_options {
   /// The stream on which define functions and most uses run. It outlives the scheduler.
   cudaStream_t compute = nullptr;
 
-  /// Bytes of device memory for offloaded tensors: in use, leaving, arriving, arrived or kept. Never exceeded. Allocated at
-  /// once, unless unlimited.
+  /// Bytes of device memory for offloaded tensors: in use, leaving, arriving, arrived or kept. Never exceeded.
+  /// Allocated at once, unless unlimited.
   std::size_t window = unlimited;
 
   /// Bytes of pinned host memory at most. What the tensors need is allocated, in one piece, when a step begins.
   std::size_t host_capacity = unlimited;
 
-  /// Copies on streams of their own, and fetches ahead of their use. false: every copy on the compute stream when it is needed,
-  /// a baseline to measure against.
+  /// Copies on streams of their own, and fetches ahead of their use. false: every copy on the compute stream when it is
+  /// needed, a baseline to measure against.
   bool overlap = true;
 
   /// Times are sampled in one step of so many, from the third on; 0: never.

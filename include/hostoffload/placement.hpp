@@ -65,7 +65,8 @@ private:
 /// One line of the table: what happens to the named tensors, in the given layers.
 template <choice Choice, class Layers, auto... Names>
 struct rule {
-  static_assert(sizeof...(Names) > 0, "hostoffload: a rule without names has no effect: name a tensor or drop the rule");
+  static_assert(sizeof...(Names) > 0,
+                "hostoffload: a rule without names has no effect: name a tensor or drop the rule");
   using layers = Layers;
   static constexpr choice tag = Choice;
 };
@@ -118,11 +119,13 @@ struct is_rule<rule<Choice, Layers, Names...>> : std::true_type {};
 template <class Names, class Rule>
 struct is_over : std::false_type {};
 template <class Names, choice Choice, class Layers, auto... Listed>
-struct is_over<Names, rule<Choice, Layers, Listed...>> : std::bool_constant<(std::is_same_v<Names, decltype(Listed)> && ...)> {};
+struct is_over<Names, rule<Choice, Layers, Listed...>>
+    : std::bool_constant<(std::is_same_v<Names, decltype(Listed)> && ...)> {};
 
 template <auto Name, class... Rules>
 constexpr std::size_t rules_at(layer_position at) {
-  return ((rule_for<Name, Rules>::names_it && Rules::layers::contains(at) ? std::size_t{1} : std::size_t{0}) + ... + 0U);
+  return ((rule_for<Name, Rules>::names_it && Rules::layers::contains(at) ? std::size_t{1} : std::size_t{0}) + ... +
+          0U);
 }
 
 /// The fewest and the most rules that name it in any layer of any model with enough layers for ranges from the two ends
@@ -146,12 +149,15 @@ template <auto Tensor, class... Rules>
 struct check_tensor {
   static constexpr auto found = rules_per_layer<Tensor, Rules...>();
   static constexpr bool never = found.second == 0;
-  static_assert(!never, "hostoffload: this tensor is in no rule of the placement (its name stands above as check_tensor's "
-                        "first argument): add it to save_these, offload_these or remat_these");
-  static_assert(never || found.first >= 1, "hostoffload: this tensor is in no rule for some layers (its name stands above as "
-                                           "check_tensor's first argument): close the gap between its on_layers ranges");
-  static_assert(found.second <= 1, "hostoffload: this tensor is in two rules for the same layer (its name stands above as "
-                                   "check_tensor's first argument): leave it in one, or make the on_layers ranges disjoint");
+  static_assert(!never,
+                "hostoffload: this tensor is in no rule of the placement (its name stands above as check_tensor's "
+                "first argument): add it to save_these, offload_these or remat_these");
+  static_assert(never || found.first >= 1,
+                "hostoffload: this tensor is in no rule for some layers (its name stands above as "
+                "check_tensor's first argument): close the gap between its on_layers ranges");
+  static_assert(found.second <= 1,
+                "hostoffload: this tensor is in two rules for the same layer (its name stands above as "
+                "check_tensor's first argument): leave it in one, or make the on_layers ranges disjoint");
 };
 
 template <class Names, class Rule>
@@ -159,16 +165,17 @@ struct check_rule {
   static_assert(is_rule<Rule>::value,
                 "hostoffload: placement takes rules: save_these, offload_these, remat_these, offload_or_save_these, "
                 "offload_or_remat_these, on_layers");
-  static_assert(!is_rule<Rule>::value || is_over<Names, Rule>::value,
-                "hostoffload: this rule lists names of another enumeration than the placement's first argument: use one enum "
-                "class for all tensors of the model");
+  static_assert(
+      !is_rule<Rule>::value || is_over<Names, Rule>::value,
+      "hostoffload: this rule lists names of another enumeration than the placement's first argument: use one enum "
+      "class for all tensors of the model");
 };
 
 template <class Names, class Indices, class... Rules>
 struct check_table;
 template <class Names, std::size_t... I, class... Rules>
-struct check_table<Names, std::index_sequence<I...>, Rules...>
-    : check_rule<Names, Rules>..., check_tensor<enumerators<Names>[I], Rules...>... {};
+struct check_table<Names, std::index_sequence<I...>, Rules...> : check_rule<Names, Rules>...,
+                                                                 check_tensor<enumerators<Names>[I], Rules...>... {};
 
 }  // namespace detail
 
@@ -181,11 +188,14 @@ struct table_policy {
   [[nodiscard]] static constexpr choice at(layer_position position) {
     if (detail::rules_at<Name, Rules...>(position) != 1) {
       throw usage_error("tensor " + std::string(name) + ": layer " + std::to_string(position.index) + " of " +
-                        std::to_string(position.count) + " is in no on_layers range or in two: adapt the ranges of the "
+                        std::to_string(position.count) +
+                        " is in no on_layers range or in two: adapt the ranges of the "
                         "placement to models with so few layers");
     }
     choice decided = choice::save;
-    ((detail::rule_for<Name, Rules>::names_it && Rules::layers::contains(position) ? void(decided = Rules::tag) : void()), ...);
+    ((detail::rule_for<Name, Rules>::names_it && Rules::layers::contains(position) ? void(decided = Rules::tag)
+                                                                                   : void()),
+     ...);
     return decided;
   }
 };
@@ -195,7 +205,8 @@ template <class Names, class... Rules>
 class placement {
   static_assert(std::is_enum_v<Names> && !std::is_convertible_v<Names, int>,
                 "hostoffload: the first argument of placement is the enum class that names the model's tensors");
-  static_assert(sizeof(detail::check_table<Names, std::make_index_sequence<detail::enumerators<Names>.size()>, Rules...>) > 0);
+  static_assert(
+      sizeof(detail::check_table<Names, std::make_index_sequence<detail::enumerators<Names>.size()>, Rules...>) > 0);
 
   template <Names Name>
   struct policy_of {
@@ -241,7 +252,8 @@ concept placement_policy = std::is_empty_v<P> && requires(layer_position at) {
 };
 
 template <class P>
-concept chosen_policy = !std::is_empty_v<P> && std::is_constructible_v<P, choice> && requires(const P& p, layer_position at) {
+concept chosen_policy =
+    !std::is_empty_v<P> && std::is_constructible_v<P, choice> && requires(const P& p, layer_position at) {
   { P::name } -> std::convertible_to<std::string_view>;
   { p.at(at) } -> std::same_as<choice>;
 };

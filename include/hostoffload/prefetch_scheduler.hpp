@@ -58,9 +58,10 @@ public:
   /// Waits for the copies in flight, then frees all memory.
   ~prefetch_scheduler() { engine_->close(); }
 
-  /// One step: calls `begin`, which returns a task, and runs it until all is enqueued; the device may still be at work. Returns
-  /// the task's value. `begin` and its captures live until then. The end of the step ends every tensor's life.
-  /// An exception abandons the step: nothing more is enqueued for it, no tensor holds values, and the scheduler is as before.
+  /// One step: calls `begin`, which returns a task, and runs it until all is enqueued; the device may still be at work.
+  /// Returns the task's value. `begin` and its captures live until then. The end of the step ends every tensor's life.
+  /// An exception abandons the step: nothing more is enqueued for it, no tensor holds values, and the scheduler is as
+  /// before.
   template <std::invocable Begin>
   auto run(Begin&& begin) {
     using root_task = std::invoke_result_t<Begin>;
@@ -134,6 +135,8 @@ struct engine_access {
 };
 }  // namespace detail
 
-inline step::step(prefetch_scheduler& scheduler) : engine_(detail::engine_access::of(scheduler)) { engine_->begin_step(); }
+inline step::step(prefetch_scheduler& scheduler) : engine_(detail::engine_access::of(scheduler)) {
+  engine_->begin_step();
+}
 
 }  // namespace hostoffload::inline v0

@@ -9,8 +9,8 @@
 
 namespace hostoffload::inline v0::detail {
 
-/// Lives in the awaiting coroutine's frame for one await. A tensor that is resident, arriving or still leaving is leased
-/// without suspending.
+/// Lives in the awaiting coroutine's frame for one await. A tensor that is resident, arriving or still leaving is
+/// leased without suspending.
 template <class T>
 class tensor_awaiter {
 public:
@@ -54,7 +54,8 @@ private:
 template <class T>
 class tensor_on_stream {
 public:
-  tensor_on_stream(const engine_ref& owner, tensor_record& r, std::size_t elements, cudaStream_t on, bool last_use) noexcept
+  tensor_on_stream(const engine_ref& owner, tensor_record& r, std::size_t elements, cudaStream_t on,
+                   bool last_use) noexcept
       : engine_(owner), tensor_(&r), elements_(elements), stream_(on), last_use_(last_use) {}
 
   [[nodiscard]] tensor_awaiter<T> operator co_await() const {

@@ -39,7 +39,8 @@ TEST_CASE("a tensor that was neither produced nor defined") {
   ho::prefetch_scheduler scheduler({.window = 4_KiB});
   x_tensor t(scheduler, n, {}, ho::choice::offload);
   const auto use = [&]() -> ho::task<> { auto in = co_await t; };
-  CHECK_THROWS_WITH(scheduler.run(use), has_text("tensor x[0] has no values: produce it in this step, or define how it is made"));
+  CHECK_THROWS_WITH(scheduler.run(use),
+                    has_text("tensor x[0] has no values: produce it in this step, or define how it is made"));
 }
 
 TEST_CASE("a tensor that is produced twice") {
@@ -61,7 +62,8 @@ TEST_CASE("a tensor placed as remat that nothing makes again") {
   ho::prefetch_scheduler scheduler({.window = 4_KiB});
   x_tensor t(scheduler, n, {}, ho::choice::remat);
   ho::step s(scheduler);
-  CHECK_THROWS_WITH(t.produce(nullptr), has_text("tensor x[0] is placed as remat and nothing says how it is made again"));
+  CHECK_THROWS_WITH(t.produce(nullptr),
+                    has_text("tensor x[0] is placed as remat and nothing says how it is made again"));
 }
 
 TEST_CASE("define functions that await each other") {
@@ -179,7 +181,9 @@ TEST_CASE("host memory that does not suffice: an error, or the fallback that the
   } catch (const ho::host_capacity_error& e) {
     CHECK(e.needed() == 2048);
     CHECK(e.capacity() == 1024);
-    CHECK_THAT(e.what(), has_text("tensor x[1]: its 800 bytes do not fit into the host memory left: 1024 of 1024 bytes are taken"));
+    CHECK_THAT(
+        e.what(),
+        has_text("tensor x[1]: its 800 bytes do not fit into the host memory left: 1024 of 1024 bytes are taken"));
   }
   x_tensor saved(scheduler, 200, {2, 4}, ho::choice::offload_or_save);
   x_tensor dropped(scheduler, 200, {3, 4}, ho::choice::offload_or_remat);
@@ -206,9 +210,12 @@ TEST_CASE("host memory that does not suffice: an error, or the fallback that the
 TEST_CASE("a tensor without elements, or of a layer that does not exist") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 4_KiB});
-  CHECK_THROWS_WITH(x_tensor(scheduler, 0, {}, ho::choice::save), has_text("tensor x: a tensor has at least one element"));
-  CHECK_THROWS_WITH(x_tensor(scheduler, 1, {3, 3}, ho::choice::save), has_text("layer 3 of 3: layers are counted from 0"));
-  CHECK_THROWS_WITH(x_tensor(scheduler, ~std::size_t{0} / 2, {}, ho::choice::save), has_text("more than can be addressed"));
+  CHECK_THROWS_WITH(x_tensor(scheduler, 0, {}, ho::choice::save),
+                    has_text("tensor x: a tensor has at least one element"));
+  CHECK_THROWS_WITH(x_tensor(scheduler, 1, {3, 3}, ho::choice::save),
+                    has_text("layer 3 of 3: layers are counted from 0"));
+  CHECK_THROWS_WITH(x_tensor(scheduler, ~std::size_t{0} / 2, {}, ho::choice::save),
+                    has_text("more than can be addressed"));
 }
 
 TEST_CASE("device memory that does not suffice names tensor and bytes, and the next step is right") {
@@ -296,7 +303,8 @@ TEST_CASE("a straight-line step that is left by an exception is abandoned") {
 
 TEST_CASE("tensors and leases may outlive their scheduler; using them then is an error") {
   gpu device;
-  auto scheduler = std::make_unique<ho::prefetch_scheduler>(ho::scheduler_options{.window = 4_KiB, .observer = watched});
+  auto scheduler =
+      std::make_unique<ho::prefetch_scheduler>(ho::scheduler_options{.window = 4_KiB, .observer = watched});
   x_tensor t(*scheduler, n, {}, ho::choice::offload);
   std::optional<ho::lease<float>> held;
   {
@@ -309,7 +317,9 @@ TEST_CASE("tensors and leases may outlive their scheduler; using them then is an
   CHECK_THROWS_WITH(t.produce(nullptr), has_text("the scheduler of this tensor has been destroyed"));
 }
 
-TEST_CASE("a tensor destroyed while it is leased: the error comes with the next call, and its memory is not handed out too early") {
+TEST_CASE(
+    "a tensor destroyed while it is leased: the error comes with the next call, and its memory is not handed out too "
+    "early") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 1_KiB, .observer = watched});
   ho::step s(scheduler);

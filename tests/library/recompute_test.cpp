@@ -1,4 +1,5 @@
-// Recomputation: what is dropped is made again by its define function, from inputs that may have been put away themselves.
+// Recomputation: what is dropped is made again by its define function, from inputs that may have been put away
+// themselves.
 
 #include "gpu.hpp"
 
@@ -72,7 +73,8 @@ TEST_CASE("chains over all placements give the same values") {
   gpu device;
   for (int combination = 0; combination < 81; ++combination) {
     ho::prefetch_scheduler scheduler({.window = 8_KiB, .observer = watched});
-    chain all(scheduler, pick(combination % 3), pick(combination / 3 % 3), pick(combination / 9 % 3), pick(combination / 27));
+    chain all(scheduler, pick(combination % 3), pick(combination / 3 % 3), pick(combination / 9 % 3),
+              pick(combination / 27));
     for (int step = 0; step < 3; ++step) {
       all.first = static_cast<float>(step);
       std::vector<std::unique_ptr<seen>> values;

@@ -70,7 +70,7 @@ TEST_CASE("the report counts bytes per tensor name and in all") {
   CHECK(r.copies_in == 1);
   CHECK(r.late_fetches == 0);
   CHECK(r.host_waits == 0);
-  CHECK(r.device_bytes == 2 * slot + 4 * slot);       // the window; three z and one y
+  CHECK(r.device_bytes == 2 * slot + 4 * slot);  // the window; three z and one y
   CHECK(r.device_peak_bytes == 2 * slot + 4 * slot);
   CHECK_FALSE(r.sampled);
   REQUIRE(r.tensors.size() == 3);
@@ -107,7 +107,8 @@ TEST_CASE("exposed time is what the compute stream waits for fetches") {
   constexpr std::size_t big = 25'000'000;  // 100 MB: about half a millisecond each way on GB200
   const auto exposed = [&](const vg::machine& machine, bool overlap) {
     gpu device(machine);
-    ho::prefetch_scheduler scheduler({.window = big * sizeof(float), .overlap = overlap, .sample_every = 1, .observer = watched});
+    ho::prefetch_scheduler scheduler(
+        {.window = big * sizeof(float), .overlap = overlap, .sample_every = 1, .observer = watched});
     tensor<name::x> a(scheduler, big, {0, 2}, ho::choice::offload);
     tensor<name::x> b(scheduler, big, {1, 2}, ho::choice::offload);
     for (int step = 0; step < 6; ++step) {
@@ -162,8 +163,9 @@ TEST_CASE("text and JSON of a report") {
   r.tensors.push_back({.name = "gate", .offloaded = 61, .fell_back = 2, .planned_bytes = 3_MiB, .bytes_out = 1536});
   std::ostringstream text;
   text << r;
-  CHECK_THAT(text.str(), has_text("step 12") && has_text("window 6.00 GiB, used 5.00 GiB") && has_text("copies out 3 (1.50 KiB)") &&
-                             has_text("step time 250 ms, exposed 2.5 ms") && has_text("2 tensors are not offloaded"));
+  CHECK_THAT(text.str(), has_text("step 12") && has_text("window 6.00 GiB, used 5.00 GiB") &&
+                             has_text("copies out 3 (1.50 KiB)") && has_text("step time 250 ms, exposed 2.5 ms") &&
+                             has_text("2 tensors are not offloaded"));
   std::ostringstream json;
   ho::to_json(json, r);
   CHECK_THAT(json.str(), has_text("\"step\": 12, \"step_s\": 0.25,") && has_text("\"window_bytes\": 6442450944,") &&

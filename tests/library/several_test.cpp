@@ -46,7 +46,8 @@ TEST_CASE("two coroutines that each hold a slot and need another both end, in an
   for (int step = 0; step < 4; ++step) {
     std::vector<std::vector<std::unique_ptr<seen>>> all(3);
     const auto train = [&]() -> ho::task<> {
-      co_await ho::when_all(use_pairs(tensors[0], all[0]), use_pairs(tensors[1], all[1]), use_pairs(tensors[2], all[2]));
+      co_await ho::when_all(use_pairs(tensors[0], all[0]), use_pairs(tensors[1], all[1]),
+                            use_pairs(tensors[2], all[2]));
     };
     scheduler.run(train);
     for (std::size_t b = 0; b < 3; ++b) {
@@ -67,7 +68,8 @@ TEST_CASE("a window that serves no coroutine alone is an error that lists who ho
   for (std::size_t i = 0; i < 2; ++i) tensors.push_back(make_tensor(scheduler, i));
   std::vector<std::unique_ptr<seen>> all;
   const auto train = [&]() -> ho::task<> { co_await ho::when_all(use_pairs(tensors, all), use_pairs(tensors, all)); };
-  CHECK_THROWS_WITH(scheduler.run(train), has_text("needs 4096 bytes while these are in use: x[0] 4096; a window of at least 8192"));
+  CHECK_THROWS_WITH(scheduler.run(train),
+                    has_text("needs 4096 bytes while these are in use: x[0] 4096; a window of at least 8192"));
 }
 
 TEST_CASE("two coroutines await a tensor that one of them makes: it is made once") {
@@ -194,7 +196,8 @@ TEST_CASE("schedulers on several threads") {
         };
         scheduler.run(pass);
         if (cudaStreamSynchronize(compute.get()) != cudaSuccess) return;
-        for (std::size_t i = 0; i < 5; ++i) right[id] += values[i][7] == static_cast<float>(100 * (10 * id + i) + 7) ? 1 : 0;
+        for (std::size_t i = 0; i < 5; ++i)
+          right[id] += values[i][7] == static_cast<float>(100 * (10 * id + i) + 7) ? 1 : 0;
       }
     });
   }

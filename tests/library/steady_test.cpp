@@ -26,13 +26,19 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace {
 
 enum class name { input, q, k, v, gate, up, act };
-using table = ho::placement<name, ho::save_these<name::input>, ho::offload_these<name::q, name::k, name::v, name::gate, name::up>,
-                            ho::remat_these<name::act>>;
+using table =
+    ho::placement<name, ho::save_these<name::input>, ho::offload_these<name::q, name::k, name::v, name::gate, name::up>,
+                  ho::remat_these<name::act>>;
 
 struct layer {
   layer(ho::prefetch_scheduler& scheduler, ho::layer_position at, std::unique_ptr<layer>* previous)
-      : input(scheduler, 64, at), q(scheduler, 64, at), k(scheduler, 64, at), v(scheduler, 64, at), gate(scheduler, 256, at),
-        up(scheduler, 256, at), act(scheduler, 256, at) {
+      : input(scheduler, 64, at),
+        q(scheduler, 64, at),
+        k(scheduler, 64, at),
+        v(scheduler, 64, at),
+        gate(scheduler, 256, at),
+        up(scheduler, 256, at),
+        act(scheduler, 256, at) {
     input.define([previous](std::span<float> out) -> ho::task<> {
       if (previous == nullptr) {
         fill(nullptr, out.data(), out.size(), 1);
@@ -109,7 +115,8 @@ TEST_CASE("a steady step allocates nothing, synchronises nothing, asks nothing")
   ho::prefetch_scheduler scheduler({.window = 12_KiB, .overlap = overlap, .sample_every = 0, .observer = watched});
   std::vector<std::unique_ptr<layer>> layers(6);
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    layers[i] = std::make_unique<layer>(scheduler, ho::layer_position{i, layers.size()}, i == 0 ? nullptr : &layers[i - 1]);
+    layers[i] =
+        std::make_unique<layer>(scheduler, ho::layer_position{i, layers.size()}, i == 0 ? nullptr : &layers[i - 1]);
   }
   const auto begin = [&] { return train(layers); };
   for (int step = 0; step < 3; ++step) scheduler.run(begin);
@@ -118,9 +125,10 @@ TEST_CASE("a steady step allocates nothing, synchronises nothing, asks nothing")
     const long before = allocations;
     scheduler.run(begin);
     CHECK(allocations - before == 0);
-    CHECK(calls({"cudaMalloc", "cudaFree", "cudaMallocAsync", "cudaFreeAsync", "cudaHostAlloc", "cudaMallocHost", "cudaFreeHost",
-                 "cudaHostRegister", "cudaHostUnregister", "cudaEventCreate", "cudaEventCreateWithFlags", "cudaEventDestroy",
-                 "cudaStreamCreate", "cudaStreamCreateWithPriority"}) == 0);
+    CHECK(calls({"cudaMalloc", "cudaFree", "cudaMallocAsync", "cudaFreeAsync", "cudaHostAlloc", "cudaMallocHost",
+                 "cudaFreeHost", "cudaHostRegister", "cudaHostUnregister", "cudaEventCreate",
+                 "cudaEventCreateWithFlags", "cudaEventDestroy", "cudaStreamCreate", "cudaStreamCreateWithPriority"}) ==
+          0);
     CHECK(calls({"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy"}) == 0);
     CHECK(calls({"cudaEventQuery", "cudaStreamQuery", "cudaEventElapsedTime"}) == 0);
   }
@@ -136,7 +144,8 @@ TEST_CASE("an offloaded tensor costs one copy and at most six event calls each w
   ho::prefetch_scheduler scheduler({.window = 12_KiB, .sample_every = 0, .observer = watched});
   std::vector<std::unique_ptr<layer>> layers(6);
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    layers[i] = std::make_unique<layer>(scheduler, ho::layer_position{i, layers.size()}, i == 0 ? nullptr : &layers[i - 1]);
+    layers[i] =
+        std::make_unique<layer>(scheduler, ho::layer_position{i, layers.size()}, i == 0 ? nullptr : &layers[i - 1]);
   }
   const auto begin = [&] { return train(layers); };
   for (int step = 0; step < 4; ++step) {

@@ -17,9 +17,12 @@ using tensor = ho::offload_tensor<float, ho::any_placement<Name>>;
 /// A layer as in a transformer: q, k, v by one function; gate and up; act from both.
 struct layer {
   layer(ho::prefetch_scheduler& scheduler, std::size_t index, std::size_t layers, ho::choice placed)
-      : q(scheduler, 4 * unit, {index, layers}, placed), k(scheduler, unit, {index, layers}, placed),
-        v(scheduler, unit, {index, layers}, placed), gate(scheduler, 14 * unit, {index, layers}, placed),
-        up(scheduler, 14 * unit, {index, layers}, placed), act(scheduler, 14 * unit, {index, layers}, placed) {
+      : q(scheduler, 4 * unit, {index, layers}, placed),
+        k(scheduler, unit, {index, layers}, placed),
+        v(scheduler, unit, {index, layers}, placed),
+        gate(scheduler, 14 * unit, {index, layers}, placed),
+        up(scheduler, 14 * unit, {index, layers}, placed),
+        act(scheduler, 14 * unit, {index, layers}, placed) {
     const auto first = static_cast<float>(100 * index);
     const auto make = [first](std::span<float> a, std::span<float> b, std::span<float> c) {
       fill(nullptr, a.data(), a.size(), first);
@@ -36,7 +39,7 @@ struct layer {
     });
   }
 
-  static constexpr std::size_t unit = 64;                        // 256 bytes
+  static constexpr std::size_t unit = 64;                          // 256 bytes
   static constexpr std::size_t least = 42 * unit * sizeof(float);  // gate, up and act at one time
 
   tensor<name::q> q;
@@ -135,7 +138,10 @@ TEST_CASE("below the least window the error states the tensor, who holds the win
   } catch (const ho::window_error& e) {
     CHECK(e.needed() == layer::least);
     CHECK(e.window() == layer::least - 256);
-    CHECK_THAT(e.what(), has_text("tensor up[0] needs 3584 bytes while these are in use: gate[0] 3584, act[0] 3584; a window of at least"));
+    CHECK_THAT(
+        e.what(),
+        has_text(
+            "tensor up[0] needs 3584 bytes while these are in use: gate[0] 3584, act[0] 3584; a window of at least"));
   }
 }
 
@@ -264,7 +270,8 @@ TEST_CASE("random sizes, orders and windows: values are right and the bound hold
     for (std::size_t i = 0; i < count; ++i) {
       const auto placed = static_cast<ho::choice>(pick(0, 2));
       tensors.push_back(std::make_unique<tensor<name::q>>(scheduler, sizes[i], ho::layer_position{i, count}, placed));
-      tensors.back()->define([i](std::span<float> out) { fill(nullptr, out.data(), out.size(), static_cast<float>(100 * i)); });
+      tensors.back()->define(
+          [i](std::span<float> out) { fill(nullptr, out.data(), out.size(), static_cast<float>(100 * i)); });
     }
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < 3 * count; ++i) order.push_back(pick(0, count - 1));

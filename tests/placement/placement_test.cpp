@@ -17,8 +17,9 @@ using model::name;
 namespace {
 
 using table = ho::placement<name, ho::save_these<name::input>, ho::on_layers<0, -2, ho::offload_these<name::q>>,
-                            ho::on_layers<-2, -1, ho::remat_these<name::q>>, ho::on_layers<-1, ho::end, ho::save_these<name::q>>,
-                            ho::offload_or_save_these<name::kv_a>, ho::remat_these<name::act>, ho::offload_or_remat_these<name::last>>;
+                            ho::on_layers<-2, -1, ho::remat_these<name::q>>,
+                            ho::on_layers<-1, ho::end, ho::save_these<name::q>>, ho::offload_or_save_these<name::kv_a>,
+                            ho::remat_these<name::act>, ho::offload_or_remat_these<name::last>>;
 
 template <name Name>
 std::string choices(std::size_t layers) {
@@ -43,12 +44,14 @@ TEST_CASE("ranges count from either end") {
 }
 
 TEST_CASE("in a model with few layers, ranges from both ends may meet: an error when the tensor is built") {
-  using meets = ho::placement<name, ho::save_these<name::input, name::kv_a, name::act, name::last>,
-                              ho::on_layers<0, 2, ho::save_these<name::q>>, ho::on_layers<2, -1, ho::offload_these<name::q>>,
-                              ho::on_layers<-1, ho::end, ho::remat_these<name::q>>>;
+  using meets =
+      ho::placement<name, ho::save_these<name::input, name::kv_a, name::act, name::last>,
+                    ho::on_layers<0, 2, ho::save_these<name::q>>, ho::on_layers<2, -1, ho::offload_these<name::q>>,
+                    ho::on_layers<-1, ho::end, ho::remat_these<name::q>>>;
   CHECK(meets::of<name::q>::at({1, 3}) == ho::choice::save);
   CHECK(meets::of<name::q>::at({2, 4}) == ho::choice::offload);
-  CHECK_THROWS_WITH(meets::of<name::q>::at({1, 2}), has_text("tensor q: layer 1 of 2 is in no on_layers range or in two"));
+  CHECK_THROWS_WITH(meets::of<name::q>::at({1, 2}),
+                    has_text("tensor q: layer 1 of 2 is in no on_layers range or in two"));
 }
 
 TEST_CASE("policies carry the name of their tensor, and are empty") {
@@ -63,5 +66,6 @@ TEST_CASE("any_placement takes its choice when it is built") {
   using policy = ho::any_placement<name::act>;
   STATIC_REQUIRE(ho::chosen_policy<policy> && !ho::placement_policy<policy>);
   STATIC_REQUIRE(policy::name == "act");
-  for (const ho::choice c : {ho::choice::save, ho::choice::offload, ho::choice::remat}) CHECK(policy(c).at({0, 1}) == c);
+  for (const ho::choice c : {ho::choice::save, ho::choice::offload, ho::choice::remat})
+    CHECK(policy(c).at({0, 1}) == c);
 }

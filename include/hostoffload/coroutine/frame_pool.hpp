@@ -14,7 +14,8 @@
 #endif
 #endif
 #ifndef HOSTOFFLOAD_RECYCLE_FRAMES
-#define HOSTOFFLOAD_RECYCLE_FRAMES 1  // under the address sanitizer frames come from the heap, so that it sees a dead one used
+#define HOSTOFFLOAD_RECYCLE_FRAMES \
+  1  // under the address sanitizer frames come from the heap, so that it sees a dead one used
 #endif
 
 namespace hostoffload::inline v0::detail {

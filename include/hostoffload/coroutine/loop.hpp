@@ -1,7 +1,7 @@
 #pragma once
-// The loop that runs coroutines of one thread. Nobody resumes anybody directly: a coroutine that suspends names who runs
-// next and returns to the loop. So a chain of a million ready awaits needs no stack (symmetric transfer is no tail call in
-// unoptimised code), and no coroutine is resumed before its await_suspend has returned. No CUDA here.
+// The loop that runs coroutines of one thread. Nobody resumes anybody directly: a coroutine that suspends names who
+// runs next and returns to the loop. So a chain of a million ready awaits needs no stack (symmetric transfer is no tail
+// call in unoptimised code), and no coroutine is resumed before its await_suspend has returned. No CUDA here.
 
 #include <coroutine>
 #include <cstddef>
@@ -11,13 +11,14 @@
 
 namespace hostoffload::inline v0::detail {
 
-/// A line of coroutines that run one after the other; when_all begins one per child. What a define function does is a line of its own, below the one that awaits.
+/// A line of coroutines that run one after the other; when_all begins one per child. What a define function does is a
+/// line of its own, below the one that awaits.
 struct branch {
   branch* parent = nullptr;
-  bool has_siblings = false;        // that run side by side with it
-  std::uint64_t order = 0;          // among the children of one parent, in the order they were given
-  const void* making = nullptr;     // the tensor that this branch makes, if it runs a define function …
-  bool again = false;               // … because its values were dropped
+  bool has_siblings = false;     // that run side by side with it
+  std::uint64_t order = 0;       // among the children of one parent, in the order they were given
+  const void* making = nullptr;  // the tensor that this branch makes, if it runs a define function …
+  bool again = false;            // … because its values were dropped
 
   /// Whether this runs within a define function that makes dropped values again.
   [[nodiscard]] bool recomputes() const noexcept {
@@ -61,8 +62,8 @@ class loop;
 /// What every coroutine of this library carries. Lives in its frame.
 struct promise_base {
   std::coroutine_handle<> self;
-  loop* runner = nullptr;               // set when started
-  branch* line = nullptr;               // inherited from whoever awaits it
+  loop* runner = nullptr;                // set when started
+  branch* line = nullptr;                // inherited from whoever awaits it
   promise_base* continuation = nullptr;  // runs when this has ended …
   std::size_t* unfinished = nullptr;     // … and, under when_all, when this count has come to zero
   promise_base* next = nullptr;          // in the loop's queue

@@ -1,5 +1,6 @@
 #pragma once
-// task<T>: a coroutine that starts when it is awaited and hands its value or exception to whoever awaits it. No CUDA here.
+// task<T>: a coroutine that starts when it is awaited and hands its value or exception to whoever awaits it. No CUDA
+// here.
 
 #include <hostoffload/coroutine/frame_pool.hpp>
 #include <hostoffload/coroutine/loop.hpp>
@@ -78,7 +79,7 @@ class [[nodiscard("hostoffload: a task does nothing until it is awaited: co_awai
 public:
   using promise_type = detail::task_promise<T>;
 
-  task(task&& other) noexcept : frame_(std::exchange(other.frame_, {})) {}
+  task(task && other) noexcept : frame_(std::exchange(other.frame_, {})) {}
   task& operator=(task&& other) noexcept {
     task(std::move(other)).swap(*this);
     return *this;
@@ -86,7 +87,7 @@ public:
   ~task() {
     if (frame_) frame_.destroy();
   }
-  void swap(task& other) noexcept { std::swap(frame_, other.frame_); }
+  void swap(task & other) noexcept { std::swap(frame_, other.frame_); }
 
   class awaiter {
   public:

@@ -18,7 +18,8 @@ namespace detail {
 template <class Tasks, class Branches>
 class all_awaiter {
 public:
-  explicit all_awaiter(Tasks tasks, Branches branches = {}) : tasks_(std::move(tasks)), branches_(std::move(branches)) {}
+  explicit all_awaiter(Tasks tasks, Branches branches = {})
+      : tasks_(std::move(tasks)), branches_(std::move(branches)) {}
   all_awaiter(const all_awaiter&) = delete;
   all_awaiter& operator=(const all_awaiter&) = delete;
 
@@ -57,7 +58,8 @@ private:
 template <std::same_as<task<>>... Tasks>
 [[nodiscard]] auto when_all(Tasks... tasks) {
   constexpr std::size_t n = sizeof...(Tasks);
-  return detail::all_awaiter<std::array<task<>, n>, std::array<detail::branch, n>>(std::array<task<>, n>{std::move(tasks)...});
+  return detail::all_awaiter<std::array<task<>, n>, std::array<detail::branch, n>>(
+      std::array<task<>, n>{std::move(tasks)...});
 }
 
 [[nodiscard]] inline auto when_all(std::vector<task<>> tasks) {

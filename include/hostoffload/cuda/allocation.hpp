@@ -29,7 +29,9 @@ struct device_memory {
 /// Visible to every device of the process, so that one pinned slab serves schedulers on several.
 struct pinned_memory {
   static constexpr std::string_view call = "cudaHostAlloc";
-  static cudaError_t allocate(void** begin, std::size_t bytes) { return cudaHostAlloc(begin, bytes, cudaHostAllocPortable); }
+  static cudaError_t allocate(void** begin, std::size_t bytes) {
+    return cudaHostAlloc(begin, bytes, cudaHostAllocPortable);
+  }
   static cudaError_t free(void* begin) noexcept { return cudaFreeHost(begin); }
 };
 
@@ -65,6 +67,7 @@ private:
 using device_allocation = detail::allocation<detail::device_memory>;
 using pinned_allocation = detail::allocation<detail::pinned_memory>;
 
-static_assert(std::is_nothrow_move_constructible_v<device_allocation> && !std::is_copy_constructible_v<device_allocation>);
+static_assert(std::is_nothrow_move_constructible_v<device_allocation> &&
+              !std::is_copy_constructible_v<device_allocation>);
 
 }  // namespace hostoffload::inline v0

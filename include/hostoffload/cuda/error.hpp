@@ -14,7 +14,8 @@ namespace hostoffload::inline v0 {
 /// A CUDA call failed. Errors that are not sticky leave the device usable; CUDA's own last error is cleared.
 class cuda_error : public error {
 public:
-  cuda_error(const std::string& message, cudaError_t code, std::string_view call) : error(message), code_(code), call_(call) {}
+  cuda_error(const std::string& message, cudaError_t code, std::string_view call)
+      : error(message), code_(code), call_(call) {}
   [[nodiscard]] cudaError_t code() const noexcept { return code_; }
   [[nodiscard]] const std::string& call() const noexcept { return call_; }
 
@@ -74,5 +75,8 @@ inline void ignore(cudaError_t code) noexcept {
 }
 
 }  // namespace detail
+
+/// Throws cuda_error with the name of the call unless `code` is cudaSuccess. For a trainer's own calls too.
+inline void check(cudaError_t code, std::string_view call) { detail::check(code, call); }
 
 }  // namespace hostoffload::inline v0

@@ -10,13 +10,14 @@
 
 namespace hostoffload::inline v0 {
 
-/// Owns a non-blocking stream of the current device: it has no order with the legacy default stream, which trainers use.
-/// Moved-from: empty, only to be assigned or destroyed.
+/// Owns a non-blocking stream of the current device: it has no order with the legacy default stream, which trainers
+/// use. Moved-from: empty, only to be assigned or destroyed.
 class stream {
 public:
   /// A lower number is a higher priority; CUDA clamps it to the device's range.
   explicit stream(int priority = 0) {
-    detail::check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority), "cudaStreamCreateWithPriority");
+    detail::check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority),
+                  "cudaStreamCreateWithPriority");
   }
   stream(stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   stream& operator=(stream&& other) noexcept {

@@ -1,6 +1,6 @@
 #pragma once
-// Which work is behind which: a clock per stream. Order is established by events, and only where it is not already implied
-// by what a stream waited for earlier. Host code never waits here.
+// Which work is behind which: a clock per stream. Order is established by events, and only where it is not already
+// implied by what a stream waited for earlier. Host code never waits here.
 
 #include <hostoffload/cuda/event.hpp>
 
@@ -31,9 +31,9 @@ struct stream_clock {
   friend bool operator==(const stream_clock&, const stream_clock&) = default;
 };
 
-/// The streams that a scheduler works with. Points are numbered per stream; point n is an event recorded on it. A number one
-/// above the last recorded is a point to come: the event is recorded when somebody first has to wait for it, and all uses
-/// that ended since share it.
+/// The streams that a scheduler works with. Points are numbered per stream; point n is an event recorded on it. A
+/// number one above the last recorded is a point to come: the event is recorded when somebody first has to wait for it,
+/// and all uses that ended since share it.
 class stream_order {
 public:
   stream_id add(cudaStream_t handle, std::string_view name) {
@@ -46,8 +46,9 @@ public:
   [[nodiscard]] std::string_view name(stream_id s) const noexcept { return streams_[s].name; }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
-  /// The id of a stream of the trainer's, beside the ones added. A stream that was destroyed is not taken for a new one with
-  /// the same handle: CUDA's ids are unique. Throws usage_error when more streams hold leases at one time than there is room for.
+  /// The id of a stream of the trainer's, beside the ones added. A stream that was destroyed is not taken for a new one
+  /// with the same handle: CUDA's ids are unique. Throws usage_error when more streams hold leases at one time than
+  /// there is room for.
   stream_id find(cudaStream_t handle) {
     for (std::size_t i = 0; i < fixed_; ++i) {
       if (streams_[i].handle == handle) return static_cast<stream_id>(i);
@@ -59,7 +60,8 @@ public:
       if (streams_[i].unique == unique) return static_cast<stream_id>(i);
       if (free == 0 && streams_[i].leases == 0) free = i;
     }
-    if (free == 0) throw usage_error("leases on more than " + std::to_string(max_streams) + " streams at one time: end some");
+    if (free == 0)
+      throw usage_error("leases on more than " + std::to_string(max_streams) + " streams at one time: end some");
     return adopt(static_cast<stream_id>(free), handle, unique);
   }
   /// The streams added so far are the scheduler's own; they are never given up.
@@ -166,7 +168,9 @@ private:
     std::vector<mark> ring{};  // point n in ring[n mod size]; the size is a power of two
 
     /// The number of the point whose event `number` would take over.
-    [[nodiscard]] std::uint64_t recorded_at(std::uint64_t number) const noexcept { return ring[number & (ring.size() - 1)].number; }
+    [[nodiscard]] std::uint64_t recorded_at(std::uint64_t number) const noexcept {
+      return ring[number & (ring.size() - 1)].number;
+    }
   };
 
   static void grow(line& l) {
@@ -184,7 +188,8 @@ private:
   }
 
   /// How many streams a wait for a mark with this clock would bring behind what is needed.
-  [[nodiscard]] std::size_t count_covered(stream_id s, const stream_clock& mark_behind, const stream_clock& needed) const noexcept {
+  [[nodiscard]] std::size_t count_covered(stream_id s, const stream_clock& mark_behind,
+                                          const stream_clock& needed) const noexcept {
     std::size_t covered = 0;
     for (std::size_t t = 0; t < count_; ++t) {
       if (t != s && streams_[s].behind.at[t] < needed.at[t] && mark_behind.at[t] >= needed.at[t]) ++covered;

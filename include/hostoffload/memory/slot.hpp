@@ -42,8 +42,8 @@ struct slot {
   slot* next = nullptr;
 };
 
-/// Told which pieces of a slab are in use. A tool that watches memory (a race detector, a sanitizer) sees slots as it sees
-/// allocations. The functions must not throw or call back.
+/// Told which pieces of a slab are in use. A tool that watches memory (a race detector, a sanitizer) sees slots as it
+/// sees allocations. The functions must not throw or call back.
 struct slot_observer {
   void (*taken)(void* begin, std::size_t bytes) = nullptr;
   void (*given_back)(void* begin, std::size_t bytes) = nullptr;

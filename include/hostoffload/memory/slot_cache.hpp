@@ -1,6 +1,6 @@
 #pragma once
-// Slots of exact sizes, allocated when first needed and then recycled: a step that repeats allocates nothing, whatever it
-// frees in between. For device memory outside the window and for host memory.
+// Slots of exact sizes, allocated when first needed and then recycled: a step that repeats allocates nothing, whatever
+// it frees in between. For device memory outside the window and for host memory.
 
 #include <hostoffload/cuda/allocation.hpp>
 #include <hostoffload/memory/slot.hpp>
@@ -17,8 +17,8 @@ namespace hostoffload::inline v0::detail {
 template <class Allocation>
 class slot_cache {
 public:
-  /// With a region of the caller's, slots are cut from it one after the other; else each slot is an allocation, except what
-  /// reserve() allocates in one piece.
+  /// With a region of the caller's, slots are cut from it one after the other; else each slot is an allocation, except
+  /// what reserve() allocates in one piece.
   explicit slot_cache(memory_region callers = {}) : callers_(callers), rest_(callers) {}
 
   /// The slot of this size that `taker` has the least to wait for. Throws out_of_memory.
@@ -29,8 +29,8 @@ public:
       sized.free.push_back(&slots_.back());
       sized.free.reserve(++sized.slots);
     }
-    const auto ready = std::find_if(sized.free.begin(), sized.free.end(),
-                                    [&](const slot* s) { return is_covered(s->behind, taker); });
+    const auto ready =
+        std::find_if(sized.free.begin(), sized.free.end(), [&](const slot* s) { return is_covered(s->behind, taker); });
     const auto chosen = ready != sized.free.end() ? ready : sized.free.begin();  // else the one that was freed first
     slot& taken = **chosen;
     sized.free.erase(chosen);
@@ -81,9 +81,10 @@ private:
   std::byte* cut(std::size_t bytes, const purpose& what) {
     if (bytes > rest_.bytes) {
       if (callers_.begin != nullptr) {
-        throw out_of_memory("tensor " + std::string(what.tensor) + "[" + std::to_string(what.layer) + "]: " + std::to_string(bytes) +
-                                " bytes were requested and " + std::to_string(rest_.bytes) + " of the caller's " +
-                                std::to_string(callers_.bytes) + " are left: give the scheduler a larger region",
+        throw out_of_memory("tensor " + std::string(what.tensor) + "[" + std::to_string(what.layer) +
+                                "]: " + std::to_string(bytes) + " bytes were requested and " +
+                                std::to_string(rest_.bytes) + " of the caller's " + std::to_string(callers_.bytes) +
+                                " are left: give the scheduler a larger region",
                             cudaErrorMemoryAllocation, "slot_cache", bytes);
       }
       owned_.emplace_back(bytes, what);

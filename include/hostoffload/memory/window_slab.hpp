@@ -1,6 +1,6 @@
 #pragma once
-// The slab of the window: one contiguous region in which slots of any size come and go. Its size is the hard bound of the
-// window. Host code decides at once who gets which bytes; the device catches up in stream order.
+// The slab of the window: one contiguous region in which slots of any size come and go. Its size is the hard bound of
+// the window. Host code decides at once who gets which bytes; the device catches up in stream order.
 
 #include <hostoffload/cuda/allocation.hpp>
 #include <hostoffload/memory/slot.hpp>
@@ -26,12 +26,13 @@ public:
   window_slab(const window_slab&) = delete;
   window_slab& operator=(const window_slab&) = delete;
 
-  /// A slot of `bytes` (a multiple of the alignment), made of neighbouring free slots and kept ones of rank below `rank_limit`;
-  /// `evict` is called for the owner of each kept one. `to_come` further bytes may be wanted in use at the same time: they are
-  /// left in one piece where that is possible. Null when there is no room. The slot's `behind` is what its user has to be behind.
+  /// A slot of `bytes` (a multiple of the alignment), made of neighbouring free slots and kept ones of rank below
+  /// `rank_limit`; `evict` is called for the owner of each kept one. `to_come` further bytes may be wanted in use at
+  /// the same time: they are left in one piece where that is possible. Null when there is no room. The slot's `behind`
+  /// is what its user has to be behind.
   template <class Evict>
-  slot* take(std::size_t bytes, tensor_record& owner, std::uint64_t rank_limit, std::size_t to_come, const stream_clock& taker,
-             Evict&& evict) {
+  slot* take(std::size_t bytes, tensor_record& owner, std::uint64_t rank_limit, std::size_t to_come,
+             const stream_clock& taker, Evict&& evict) {
     const place chosen = find(bytes, rank_limit, to_come, taker);
     if (chosen.first == nullptr) return nullptr;
     slot* s = chosen.first;
@@ -67,7 +68,8 @@ public:
     s.rank = 0;
     s.freed = ++given_back_;
     if (s.next != nullptr && s.next->state == slot_state::free && s.next->behind == behind) merge_next(s);
-    if (s.previous != nullptr && s.previous->state == slot_state::free && s.previous->behind == behind) merge_next(*s.previous);
+    if (s.previous != nullptr && s.previous->state == slot_state::free && s.previous->behind == behind)
+      merge_next(*s.previous);
   }
 
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
@@ -81,9 +83,9 @@ private:
     slot* last = nullptr;
     bool at_end = false;  // of the pieces from first to last: the rest, if any, stays in front
     bool leaves_room = false;
-    std::uint64_t rank = 0;  // the highest taken
-    bool ready = false;      // nothing to wait for
-    std::uint64_t freed = 0; // the latest
+    std::uint64_t rank = 0;   // the highest taken
+    bool ready = false;       // nothing to wait for
+    std::uint64_t freed = 0;  // the latest
     std::size_t rest = 0;
   };
 
@@ -116,7 +118,8 @@ private:
     return a.rest < b.rest;
   }
 
-  place find(std::size_t bytes, std::uint64_t rank_limit, std::size_t to_come, const stream_clock& taker) const noexcept {
+  place find(std::size_t bytes, std::uint64_t rank_limit, std::size_t to_come,
+             const stream_clock& taker) const noexcept {
     const room all = runs();
     place best;
     for (slot* run = first_; run != nullptr;) {
@@ -126,12 +129,14 @@ private:
       }
       std::size_t run_bytes = 0;
       slot* run_end = run;
-      for (; run_end != nullptr && run_end->state != slot_state::in_use; run_end = run_end->next) run_bytes += run_end->bytes;
+      for (; run_end != nullptr && run_end->state != slot_state::in_use; run_end = run_end->next)
+        run_bytes += run_end->bytes;
       const std::size_t elsewhere = run_bytes == all.largest ? all.second : all.largest;
       std::size_t before = 0;
       for (slot* s = run; s != run_end; before += s->bytes, s = s->next) {
         consider(best, forward(s, run_end, bytes, rank_limit, taker), before, run_bytes, bytes, elsewhere, to_come);
-        consider(best, backward(s, run, bytes, rank_limit, taker), before + s->bytes - bytes, run_bytes, bytes, elsewhere, to_come);
+        consider(best, backward(s, run, bytes, rank_limit, taker), before + s->bytes - bytes, run_bytes, bytes,
+                 elsewhere, to_come);
       }
       run = run_end;
     }
@@ -147,7 +152,8 @@ private:
   }
 
   /// The bytes that begin where `s` begins.
-  static place forward(slot* s, const slot* run_end, std::size_t bytes, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
+  static place forward(slot* s, const slot* run_end, std::size_t bytes, std::uint64_t rank_limit,
+                       const stream_clock& taker) noexcept {
     place found{.first = s, .ready = true};
     std::size_t sum = 0;
     for (slot* i = s; i != run_end; i = i->next) {
@@ -162,7 +168,8 @@ private:
   }
 
   /// The bytes that end where `s` ends.
-  static place backward(slot* s, const slot* run, std::size_t bytes, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
+  static place backward(slot* s, const slot* run, std::size_t bytes, std::uint64_t rank_limit,
+                        const stream_clock& taker) noexcept {
     place found{.last = s, .at_end = true, .ready = true};
     std::size_t sum = 0;
     for (slot* i = s;; i = i->previous) {
@@ -176,7 +183,8 @@ private:
     }
   }
 
-  static bool add(place& p, const slot& s, std::size_t& sum, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
+  static bool add(place& p, const slot& s, std::size_t& sum, std::uint64_t rank_limit,
+                  const stream_clock& taker) noexcept {
     if (s.state == slot_state::kept && s.rank >= rank_limit) return false;
     p.rank = std::max(p.rank, s.rank);
     p.freed = std::max(p.freed, s.freed);

@@ -33,9 +33,9 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
   if (r.step == 0) return out << "no step has completed yet\n";
   std::ostringstream text;  // so that the caller's stream keeps its format
   text << "step " << r.step << '\n'
-       << std::left << std::setw(16) << "tensor" << std::right << std::setw(6) << "save" << std::setw(9) << "offload" << std::setw(7)
-       << "remat" << std::setw(13) << "planned" << std::setw(13) << "freed" << std::setw(13) << "out" << std::setw(13) << "in"
-       << std::setw(12) << "recomputed" << std::setw(6) << "late" << '\n';
+       << std::left << std::setw(16) << "tensor" << std::right << std::setw(6) << "save" << std::setw(9) << "offload"
+       << std::setw(7) << "remat" << std::setw(13) << "planned" << std::setw(13) << "freed" << std::setw(13) << "out"
+       << std::setw(13) << "in" << std::setw(12) << "recomputed" << std::setw(6) << "late" << '\n';
   std::size_t fell_back = 0;
   for (const tensor_report& t : r.tensors) {
     text << std::left << std::setw(16) << t.name << std::right << std::setw(6) << t.saved << std::setw(9) << t.offloaded
@@ -61,20 +61,21 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
 /// An object with the fields of step_report and tensor_report under their names.
 inline void to_json(std::ostream& out, const step_report& r) {
   std::ostringstream text;
-  text << std::setprecision(17) << "{\"step\": " << r.step << ", \"step_s\": " << r.step_s << ", \"exposed_s\": " << r.exposed_s
-       << ", \"sampled\": " << (r.sampled ? "true" : "false") << ", \"device_bytes\": " << r.device_bytes
-       << ", \"device_peak_bytes\": " << r.device_peak_bytes << ", \"window_bytes\": " << r.window_bytes
-       << ", \"window_peak_bytes\": " << r.window_peak_bytes << ", \"least_window_bytes\": " << r.least_window_bytes
-       << ", \"host_bytes\": " << r.host_bytes << ", \"host_peak_bytes\": " << r.host_peak_bytes << ", \"bytes_out\": " << r.bytes_out
+  text << std::setprecision(17) << "{\"step\": " << r.step << ", \"step_s\": " << r.step_s
+       << ", \"exposed_s\": " << r.exposed_s << ", \"sampled\": " << (r.sampled ? "true" : "false")
+       << ", \"device_bytes\": " << r.device_bytes << ", \"device_peak_bytes\": " << r.device_peak_bytes
+       << ", \"window_bytes\": " << r.window_bytes << ", \"window_peak_bytes\": " << r.window_peak_bytes
+       << ", \"least_window_bytes\": " << r.least_window_bytes << ", \"host_bytes\": " << r.host_bytes
+       << ", \"host_peak_bytes\": " << r.host_peak_bytes << ", \"bytes_out\": " << r.bytes_out
        << ", \"bytes_in\": " << r.bytes_in << ", \"copies_out\": " << r.copies_out << ", \"copies_in\": " << r.copies_in
        << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits << ", \"tensors\": [";
   std::string_view separator;
   for (const tensor_report& t : r.tensors) {
     text << separator << "{\"name\": \"" << t.name << "\", \"saved\": " << t.saved << ", \"offloaded\": " << t.offloaded
          << ", \"rematerialised\": " << t.rematerialised << ", \"fell_back\": " << t.fell_back
-         << ", \"planned_bytes\": " << t.planned_bytes << ", \"freed_bytes\": " << t.freed_bytes << ", \"bytes_out\": " << t.bytes_out
-         << ", \"bytes_in\": " << t.bytes_in << ", \"recomputed\": " << t.recomputed << ", \"late_fetches\": " << t.late_fetches
-         << '}';
+         << ", \"planned_bytes\": " << t.planned_bytes << ", \"freed_bytes\": " << t.freed_bytes
+         << ", \"bytes_out\": " << t.bytes_out << ", \"bytes_in\": " << t.bytes_in
+         << ", \"recomputed\": " << t.recomputed << ", \"late_fetches\": " << t.late_fetches << '}';
     separator = ", ";
   }
   text << "]}";

@@ -13,36 +13,36 @@ namespace hostoffload::inline v0 {
 /// All tensors of one name.
 struct tensor_report {
   std::string_view name{};
-  std::size_t saved = 0;         // tensors, by what became of their placement
+  std::size_t saved = 0;  // tensors, by what became of their placement
   std::size_t offloaded = 0;
   std::size_t rematerialised = 0;
-  std::size_t fell_back = 0;     // would have been offloaded, but the host memory did not last
-  std::size_t planned_bytes = 0; // that the placement takes off the device between forward and backward
-  std::size_t freed_bytes = 0;   // whose device memory did go to others in that time
-  std::size_t bytes_out = 0;     // device to host
-  std::size_t bytes_in = 0;      // host to device
-  std::size_t recomputed = 0;    // times that a define function ran again
-  std::size_t late_fetches = 0;  // awaited before a copy in had been issued
+  std::size_t fell_back = 0;      // would have been offloaded, but the host memory did not last
+  std::size_t planned_bytes = 0;  // that the placement takes off the device between forward and backward
+  std::size_t freed_bytes = 0;    // whose device memory did go to others in that time
+  std::size_t bytes_out = 0;      // device to host
+  std::size_t bytes_in = 0;       // host to device
+  std::size_t recomputed = 0;     // times that a define function ran again
+  std::size_t late_fetches = 0;   // awaited before a copy in had been issued
 };
 
 struct step_report {
-  std::uint64_t step = 0;           // counted from 1; 0: no step has completed
-  double step_s = 0;                // on the compute stream, where the step was sampled; else 0
-  double exposed_s = 0;             // estimate: what the compute stream spent waiting for fetches and for the window
-  bool sampled = false;             // whether the two times above were measured
-  std::size_t device_bytes = 0;     // allocated by the scheduler
-  std::size_t device_peak_bytes = 0;  // of it in slots at one time
-  std::size_t window_bytes = 0;     // the bound; 0: unlimited
-  std::size_t window_peak_bytes = 0;  // of slots that hold an offloaded tensor
+  std::uint64_t step = 0;              // counted from 1; 0: no step has completed
+  double step_s = 0;                   // on the compute stream, where the step was sampled; else 0
+  double exposed_s = 0;                // estimate: what the compute stream spent waiting for fetches and for the window
+  bool sampled = false;                // whether the two times above were measured
+  std::size_t device_bytes = 0;        // allocated by the scheduler
+  std::size_t device_peak_bytes = 0;   // of it in slots at one time
+  std::size_t window_bytes = 0;        // the bound; 0: unlimited
+  std::size_t window_peak_bytes = 0;   // of slots that hold an offloaded tensor
   std::size_t least_window_bytes = 0;  // largest set of offloaded bytes in use at one time
-  std::size_t host_bytes = 0;       // pinned
-  std::size_t host_peak_bytes = 0;  // of it holding values at one time
+  std::size_t host_bytes = 0;          // pinned
+  std::size_t host_peak_bytes = 0;     // of it holding values at one time
   std::size_t bytes_out = 0;
   std::size_t bytes_in = 0;
   std::size_t copies_out = 0;
   std::size_t copies_in = 0;
   std::size_t late_fetches = 0;
-  std::size_t host_waits = 0;       // times that the host had to wait for the device
+  std::size_t host_waits = 0;  // times that the host had to wait for the device
   std::vector<tensor_report> tensors{};
 };
 

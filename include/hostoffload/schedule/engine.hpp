@@ -1,9 +1,10 @@
 #pragma once
-// The scheduler's core, the same for every element type: who leases what, which slot it gets, which copies are issued and
-// what waits for what. engine_lease.hpp, engine_copies.hpp and engine_step.hpp hold the definitions.
+// The scheduler's core, the same for every element type: who leases what, which slot it gets, which copies are issued
+// and what waits for what. engine_lease.hpp, engine_copies.hpp and engine_step.hpp hold the definitions.
 //
 // Host code decides everything at once and never waits; the device follows in stream order. A slot is given to the next
-// tensor as soon as the host knows that the last one has left it, and the new user's stream waits for the events that say so.
+// tensor as soon as the host knows that the last one has left it, and the new user's stream waits for the events that
+// say so.
 
 #include <hostoffload/coroutine/loop.hpp>
 #include <hostoffload/cuda/allocation.hpp>
@@ -49,7 +50,8 @@ public:
   static void drop_owner(engine* e) noexcept {
     if (--e->owners_ == 0) delete e;
   }
-  /// The scheduler ends: waits for the copies in flight, frees all memory. Later calls throw, or, in destructors, do nothing.
+  /// The scheduler ends: waits for the copies in flight, frees all memory. Later calls throw, or, in destructors, do
+  /// nothing.
   void close() noexcept;
 
   // tensors
@@ -143,7 +145,9 @@ private:
   void unlink_stowed(tensor_record& r) noexcept;
   [[nodiscard]] bool alone(const branch* line) const noexcept;
   [[nodiscard]] std::size_t window_limit(const branch* line, bool oldest) noexcept;
-  [[nodiscard]] std::size_t bounded_window() const noexcept { return options_.window == unlimited ? 0 : options_.window; }
+  [[nodiscard]] std::size_t bounded_window() const noexcept {
+    return options_.window == unlimited ? 0 : options_.window;
+  }
 
   // engine_step.hpp
   void idle();
@@ -189,13 +193,13 @@ private:
   std::uint64_t stowed_ = 0;
   tensor_record* last_stowed_ = nullptr;
 
-  std::size_t window_in_use_ = 0;    // bytes leased or being made
-  std::size_t window_held_ = 0;      // and kept, leaving or arriving
-  std::size_t device_held_ = 0;      // outside the window
+  std::size_t window_in_use_ = 0;  // bytes leased or being made
+  std::size_t window_held_ = 0;    // and kept, leaving or arriving
+  std::size_t device_held_ = 0;    // outside the window
   std::size_t host_held_ = 0;
-  std::size_t reserve_ = 0;          // for the oldest of several branches: what one alone has needed
+  std::size_t reserve_ = 0;  // for the oldest of several branches: what one alone has needed
   bool reserve_known_ = false;
-  bool several_branches_ = false;    // in this step
+  bool several_branches_ = false;  // in this step
   std::size_t least_window_seen_ = 0;
 
   step_report now_;

@@ -34,10 +34,10 @@ inline void engine::use_ends(slot& s, const tensor_record& r) noexcept {
   room_changed_ = true;
 }
 
-/// A slot for `r`, in use; what `taker` writes from now on is behind the slot's last users and behind `also`. Null: no room in
-/// the window.
-inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker,
-                               const stream_clock& also) {
+/// A slot for `r`, in use; what `taker` writes from now on is behind the slot's last users and behind `also`. Null: no
+/// room in the window.
+inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit,
+                               stream_id taker, const stream_clock& also) {
   const std::size_t bytes = slot_size(r.bytes);
   slot* taken = nullptr;
   if (r.in_window() && window_) {
@@ -90,7 +90,8 @@ inline void engine::forget_device_copy(tensor_record& r) noexcept {
   r.readers = {};
 }
 
-inline engine::timed_span::timed_span(engine& e, bool exposes) : engine_(exposes && e.history_->samples() ? &e : nullptr) {
+inline engine::timed_span::timed_span(engine& e, bool exposes)
+    : engine_(exposes && e.history_->samples() ? &e : nullptr) {
   if (engine_ != nullptr) engine_->history_->wait_begins(engine_->compute());
 }
 inline engine::timed_span::~timed_span() {
@@ -102,7 +103,8 @@ inline void engine::put_behind(stream_id s, const stream_clock& needed, const pu
   order_.put_behind(s, needed, what);
 }
 
-/// The one place that issues a copy out: behind the writer of the device slot and behind the last copy in from the host slot.
+/// The one place that issues a copy out: behind the writer of the device slot and behind the last copy in from the host
+/// slot.
 inline void engine::copy_out(tensor_record& r) {
   stream_clock needed = r.written;
   needed.join(r.host_read);
@@ -110,7 +112,8 @@ inline void engine::copy_out(tensor_record& r) {
   const timed_span exposed(*this, out_id_ == compute_id);
   check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(out_id_)});
-  const std::uint64_t point = out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
+  const std::uint64_t point =
+      out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
   r.host_written = {};
   r.host_written.join(out_id_, point);
   r.readers.join(out_id_, point);
@@ -128,9 +131,10 @@ inline void engine::copy_out(tensor_record& r) {
 /// The one place that issues a copy in. take_slot has put it behind the copy out and behind all users of the target.
 inline void engine::copy_in(tensor_record& r, slot& target) {
   const timed_span exposed(*this, in_id_ == compute_id);
-  check(cudaMemcpyAsync(target.begin, r.host->begin, r.bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)), "cudaMemcpyAsync",
-        {r.name, r.position.index, order_.name(in_id_)});
-  const std::uint64_t point = in_id_ == compute_id ? order_.next_point(compute_id) : order_.record(in_id_, r.as_purpose());
+  check(cudaMemcpyAsync(target.begin, r.host->begin, r.bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
+        "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});
+  const std::uint64_t point =
+      in_id_ == compute_id ? order_.next_point(compute_id) : order_.record(in_id_, r.as_purpose());
   r.device = &target;
   r.written = {};
   r.written.join(in_id_, point);
@@ -141,8 +145,8 @@ inline void engine::copy_in(tensor_record& r, slot& target) {
   ++now_.copies_in;
 }
 
-/// The backward pass uses last what the forward pass stowed first: copies in are issued in the reverse order of stowing, as
-/// far as the window has room that nothing needed sooner occupies.
+/// The backward pass uses last what the forward pass stowed first: copies in are issued in the reverse order of
+/// stowing, as far as the window has room that nothing needed sooner occupies.
 inline void engine::fetch_ahead() {
   if (!fetching_ahead_ || !room_changed_ || !options_.overlap || !window_) return;
   for (tensor_record* r = last_stowed_; r != nullptr; r = r->stowed_before) {

@@ -24,11 +24,13 @@ inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool
 inline outcome engine::request(lease_request& q, bool oldest) {
   throw_kept_error();
   tensor_record& r = *q.tensor;
-  if (!in_step_) throw usage_error("tensor " + r.title() + ": leases are taken within a step: scheduler.run(…), or a step object");
+  if (!in_step_)
+    throw usage_error("tensor " + r.title() + ": leases are taken within a step: scheduler.run(…), or a step object");
   throw_without_host_slot(r);
   if (r.state == life::making) {
     if (r.made_by != nullptr && q.line->makes(r.made_by.get())) {
-      throw usage_error("tensor " + r.title() + ": its define function awaits the tensor itself, directly or through others");
+      throw usage_error("tensor " + r.title() +
+                        ": its define function awaits the tensor itself, directly or through others");
     }
     if (r.leases != 0) throw usage_error("tensor " + r.title() + ": its writable lease has to end before it is read");
     return outcome::being_made;
@@ -58,13 +60,14 @@ inline outcome engine::request(lease_request& q, bool oldest) {
   return outcome::granted;
 }
 
-/// Takes a slot for each tensor that the define function writes. Values that are here already are not written again: what the
-/// function writes for them goes aside.
+/// Takes a slot for each tensor that the define function writes. Values that are here already are not written again:
+/// what the function writes for them goes aside.
 inline bool engine::begin_making(lease_request& q, bool oldest) {
   tensor_record& r = *q.tensor;
   const bool again = r.state == life::alive || q.line->recomputes();
   for (tensor_record* m : r.made_by->members) {
-    if (m->state == life::making) throw usage_error("tensor " + m->title() + " is being made or written while its group is needed");
+    if (m->state == life::making)
+      throw usage_error("tensor " + m->title() + " is being made or written while its group is needed");
     if (!again && m->state == life::alive) {
       throw usage_error("tensor " + m->title() + " still holds values while " + r.title() +
                         " of its group begins anew: end its life with co_await std::move(tensor)");
@@ -92,7 +95,8 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
   return true;
 }
 
-/// The slots go back; the tensors are as before. If the function has run, their next owners go behind all it may have enqueued.
+/// The slots go back; the tensors are as before. If the function has run, their next owners go behind all it may have
+/// enqueued.
 inline void engine::abort_making(tensor_record& r, bool has_run) noexcept {
   for (tensor_record* m : r.made_by->members) {
     const bool is_aside = m->aside != nullptr;
@@ -165,11 +169,15 @@ inline void engine::finish(lease_request& q) {
 
 inline void engine::lease_now(lease_request& q) {
   switch (request(q, true)) {
-    case outcome::granted: return;
-    case outcome::no_room: throw_no_room(q);
+    case outcome::granted:
+      return;
+    case outcome::no_room:
+      throw_no_room(q);
     case outcome::being_made:
-      throw usage_error("tensor " + q.tensor->title() + " is being made by a coroutine: co_await it, fetch() cannot wait");
-    case outcome::make: break;
+      throw usage_error("tensor " + q.tensor->title() +
+                        " is being made by a coroutine: co_await it, fetch() cannot wait");
+    case outcome::make:
+      break;
   }
   if (!q.tensor->made_by->is_coroutine()) {
     make_inline(q);
@@ -209,14 +217,17 @@ inline void engine::grant(lease_request& q) {
 inline void engine::begin_produce(lease_request& q) {
   throw_kept_error();
   tensor_record& r = *q.tensor;
-  if (!in_step_) throw usage_error("tensor " + r.title() + ": produce within a step: scheduler.run(…), or a step object");
+  if (!in_step_)
+    throw usage_error("tensor " + r.title() + ": produce within a step: scheduler.run(…), or a step object");
   throw_without_host_slot(r);
   if (r.state != life::none) {
-    throw usage_error("tensor " + r.title() + ": produced while it still holds values: end its life first, by a last use "
+    throw usage_error("tensor " + r.title() +
+                      ": produced while it still holds values: end its life first, by a last use "
                       "(std::move), or use one instance per micro batch in flight");
   }
   if (r.placed == choice::remat && r.made_by == nullptr) {
-    throw usage_error("tensor " + r.title() + " is placed as remat and nothing says how it is made again: give it to define");
+    throw usage_error("tensor " + r.title() +
+                      " is placed as remat and nothing says how it is made again: give it to define");
   }
   slot* const taken = take_slot(r, q.line, true, ~std::uint64_t{0}, q.stream);
   if (taken == nullptr) throw_no_room(q);
@@ -339,7 +350,8 @@ inline void engine::serve_waiters() {
 
 inline void engine::throw_without_host_slot(const tensor_record& r) const {
   if (!r.in_window() || r.host != nullptr) return;
-  throw usage_error("tensor " + r.title() + " was built in the middle of this step: it is given pinned memory when the next one begins");
+  throw usage_error("tensor " + r.title() +
+                    " was built in the middle of this step: it is given pinned memory when the next one begins");
 }
 
 inline void engine::throw_kept_error() {
@@ -364,8 +376,8 @@ inline void engine::throw_no_room(const lease_request& q) const {
     wanted = slot_size(r.bytes);
   }
   const std::size_t needed = window_in_use_ + wanted;
-  std::string text = "the window of " + std::to_string(options_.window) + " bytes is too small: tensor " + r.title() + " needs " +
-                     std::to_string(wanted) + " bytes while these are in use: " + who_holds_the_window();
+  std::string text = "the window of " + std::to_string(options_.window) + " bytes is too small: tensor " + r.title() +
+                     " needs " + std::to_string(wanted) + " bytes while these are in use: " + who_holds_the_window();
   if (needed > options_.window) {
     text += "; a window of at least " + std::to_string(needed) + " bytes passes this point";
   } else {

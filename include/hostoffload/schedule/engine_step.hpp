@@ -20,8 +20,8 @@ inline engine::engine(const scheduler_options& options) : options_(options) {
     options_.window = options.window / slot_alignment * slot_alignment;
     if (rest.begin != nullptr) {
       if (options_.window > rest.bytes) {
-        throw usage_error("the window of " + std::to_string(options.window) + " bytes does not fit into the device memory given, " +
-                          std::to_string(rest.bytes) + " bytes");
+        throw usage_error("the window of " + std::to_string(options.window) +
+                          " bytes does not fit into the device memory given, " + std::to_string(rest.bytes) + " bytes");
       }
       window_.emplace(memory_region{rest.begin, options_.window});
       rest = {static_cast<std::byte*>(rest.begin) + options_.window, rest.bytes - options_.window};
@@ -58,16 +58,18 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
   if (bytes == 0) throw usage_error("tensor " + std::string(name) + ": a tensor has at least one element");
   choice placed = wanted;
   if (wanted == choice::offload || wanted == choice::offload_or_save || wanted == choice::offload_or_remat) {
-    const std::size_t capacity = options_.host_memory.begin != nullptr ? std::min(options_.host_capacity, options_.host_memory.bytes)
-                                                                       : options_.host_capacity;
+    const std::size_t capacity = options_.host_memory.begin != nullptr
+                                     ? std::min(options_.host_capacity, options_.host_memory.bytes)
+                                     : options_.host_capacity;
     const bool fits = slot_size(bytes) <= capacity - std::min(capacity, host_planned_);
     placed = fits ? choice::offload : (wanted == choice::offload_or_save ? choice::save : choice::remat);
     if (!fits && wanted == choice::offload) {
-      throw host_capacity_error("tensor " + std::string(name) + "[" + std::to_string(at.index) + "]: its " + std::to_string(bytes) +
-                                    " bytes do not fit into the host memory left: " + std::to_string(host_planned_) + " of " +
-                                    std::to_string(capacity) +
-                                    " bytes are taken; raise host_capacity, or place it as offload_or_save or offload_or_remat",
-                                host_planned_ + slot_size(bytes), capacity);
+      throw host_capacity_error(
+          "tensor " + std::string(name) + "[" + std::to_string(at.index) + "]: its " + std::to_string(bytes) +
+              " bytes do not fit into the host memory left: " + std::to_string(host_planned_) + " of " +
+              std::to_string(capacity) +
+              " bytes are taken; raise host_capacity, or place it as offload_or_save or offload_or_remat",
+          host_planned_ + slot_size(bytes), capacity);
     }
   }
   tensor_record* r = nullptr;
@@ -95,7 +97,8 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
 inline void engine::remove(tensor_record& r) noexcept {
   if (closed_) return;
   if (r.leases != 0 && !kept_error_) {
-    kept_error_ = std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while a lease on it was held"));
+    kept_error_ =
+        std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while a lease on it was held"));
   }
   if (r.state != life::none) {
     r.written.join(order_.next_points());
@@ -123,7 +126,8 @@ inline void engine::define(std::shared_ptr<maker> made_by) {
   throw_if_closed();
   for (tensor_record* m : made_by->members) {
     if (m->made_by != nullptr) throw usage_error("tensor " + m->title() + " is defined twice: one function makes it");
-    if (m->state != life::none) throw usage_error("tensor " + m->title() + " is defined while it holds values: define it first");
+    if (m->state != life::none)
+      throw usage_error("tensor " + m->title() + " is defined while it holds values: define it first");
   }
   for (tensor_record* m : made_by->members) m->made_by = made_by;
 }
@@ -138,7 +142,8 @@ inline std::size_t engine::row_of(std::string_view name) {
 
 inline void engine::count_tensor(const tensor_record& r, int change) noexcept {
   tensor_report& t = row(r);
-  std::size_t& kind = r.placed == choice::save ? t.saved : (r.placed == choice::offload ? t.offloaded : t.rematerialised);
+  std::size_t& kind =
+      r.placed == choice::save ? t.saved : (r.placed == choice::offload ? t.offloaded : t.rematerialised);
   kind += static_cast<std::size_t>(change);
   const bool may_offload = r.wanted == choice::offload_or_save || r.wanted == choice::offload_or_remat;
   if (may_offload && r.placed != choice::offload) t.fell_back += static_cast<std::size_t>(change);
@@ -213,7 +218,8 @@ inline void engine::end_all_lives(std::exception_ptr& first_error) {
     if (r->state == life::none) continue;
     if (r->leases != 0) {
       if (!first_error) {
-        first_error = std::make_exception_ptr(usage_error("the step ends while a lease on tensor " + r->title() + " is held"));
+        first_error =
+            std::make_exception_ptr(usage_error("the step ends while a lease on tensor " + r->title() + " is held"));
       }
       drop_leases_of(*r);
     }
@@ -256,8 +262,8 @@ inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) 
   *end = &q;
 }
 
-/// Every coroutine waits. The oldest that asks for room may draw on the reserve; then a value is waited for on the host; if
-/// neither helps, the oldest is told why it would wait for ever.
+/// Every coroutine waits. The oldest that asks for room may draw on the reserve; then a value is waited for on the
+/// host; if neither helps, the oldest is told why it would wait for ever.
 inline void engine::idle() {
   std::size_t asked = 0;
   for (lease_request* q = first_waiting_; q != nullptr; q = q->next) ++asked;
@@ -284,7 +290,8 @@ inline void engine::idle() {
     return;
   }
   if (first_waiting_ == nullptr) {
-    throw usage_error("a coroutine awaits something that no scheduler knows: within a step, await tensors, tasks and when_all");
+    throw usage_error(
+        "a coroutine awaits something that no scheduler knows: within a step, await tensors, tasks and when_all");
   }
   lease_request* oldest = first_waiting_;
   for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
@@ -292,7 +299,8 @@ inline void engine::idle() {
   }
   try {
     if (oldest->tensor->state == life::making) {
-      throw usage_error("tensor " + oldest->tensor->title() + ": its define function waits for a tensor that waits for it");
+      throw usage_error("tensor " + oldest->tensor->title() +
+                        ": its define function waits for a tensor that waits for it");
     }
     throw_no_room(*oldest);
   } catch (...) {

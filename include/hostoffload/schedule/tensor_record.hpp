@@ -60,9 +60,9 @@ struct tensor_record {
   use_pattern pattern{};
 
   slot* device = nullptr;
-  slot* aside = nullptr;    // takes what a group's function writes where the values are here already
-  stream_clock written{};   // the last write to the device slot
-  stream_clock readers{};   // its last readers
+  slot* aside = nullptr;   // takes what a group's function writes where the values are here already
+  stream_clock written{};  // the last write to the device slot
+  stream_clock readers{};  // its last readers
 
   slot* host = nullptr;
   bool on_host = false;
@@ -88,10 +88,10 @@ struct lease_request {
   lease_request* next = nullptr;
   bool queued = false;
 
-  branch making{};                   // under which the define function runs
+  branch making{};  // under which the define function runs
   std::optional<task<>> making_task{};
   bool granted = false;
-  std::uint64_t generation = 0;      // of the lease granted
+  std::uint64_t generation = 0;  // of the lease granted
   std::exception_ptr failure{};
 };
 

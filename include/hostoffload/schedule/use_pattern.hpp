@@ -1,6 +1,6 @@
 #pragma once
-// When a tensor is used, learned from its last life: it is dropped only in the longest gap between two of its uses, which is
-// the time between forward and backward.
+// When a tensor is used, learned from its last life: it is dropped only in the longest gap between two of its uses,
+// which is the time between forward and backward.
 
 #include <cstdint>
 
@@ -18,8 +18,8 @@ public:
   }
   void ends(std::uint64_t now) noexcept { last_ = now; }
 
-  /// A life ends: what was seen is what is expected of the next one. A life with fewer uses than known that nobody ended by a
-  /// last use was forward only, or cut short: nothing is learned from it.
+  /// A life ends: what was seen is what is expected of the next one. A life with fewer uses than known that nobody
+  /// ended by a last use was forward only, or cut short: nothing is learned from it.
   void finish(bool by_last_use) noexcept {
     if (by_last_use || uses_ >= expected_uses_) {
       expected_gap_ = gap_;
