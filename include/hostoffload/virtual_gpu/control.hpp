@@ -111,7 +111,7 @@ enum class finding_kind : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(finding_kind kind) noexcept;
 
-/// One fault. Equal ones (same kind, names and streams) are counted, not repeated.
+/// One fault. Equal ones (same kind, operations by name and kind, and streams) are counted, not repeated.
 struct finding {
   finding_kind kind = finding_kind::race;
   std::string message;        ///< the whole, for people

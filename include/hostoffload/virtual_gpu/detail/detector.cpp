@@ -27,7 +27,8 @@ std::string detector::describe(const allocation& m) const {
 
 void detector::add(finding_kind kind, const access* first, const access& second, std::string what, std::string edge) {
   const bool pair = first != nullptr;
-  const key k{kind, pair ? first->name : 0, pair ? first->stream : 0, second.name, second.stream};
+  const auto party_of = [](const access& a) { return party{a.name, a.kind, a.stream}; };
+  const key k{kind, pair ? party_of(*first) : party{}, party_of(second)};
   if (const auto it = index_.find(k); it != index_.end()) {
     ++found_[it->second].count;
     return;

@@ -54,7 +54,8 @@ private:
   void check_alive(const access& a, const segment& s, const allocation& m);
   void check_written(const access& a, const segment& s, const allocation& m);
 
-  using key = std::tuple<finding_kind, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  using party = std::tuple<std::uint32_t, operation_kind, std::uint32_t>;  // name, kind, stream
+  using key = std::tuple<finding_kind, party, party>;
   static constexpr std::size_t most = 1000;
 
   names& texts_;
