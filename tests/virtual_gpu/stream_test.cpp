@@ -1,5 +1,7 @@
 // Streams, events, the legacy default stream and the error state.
 
+#include <memory>
+
 #include "support.hpp"
 
 TEST_CASE("events: before a record, pending, complete") {

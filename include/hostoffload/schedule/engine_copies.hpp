@@ -34,8 +34,8 @@ inline void engine::use_ends(slot& s, const tensor_record& r) noexcept {
   room_changed_ = true;
 }
 
-/// A slot for `r`, in use; what `taker` writes from now on is behind the slot's last users and behind `also`. Null: no
-/// room in the window.
+/// A slot for `r`; what `taker` writes from now on is behind the slot's last users and behind `also`. Null: no room in the
+/// window.
 inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit,
                                stream_id taker, const stream_clock& also) {
   const std::size_t bytes = slot_size(r.bytes);
@@ -54,14 +54,12 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
   (r.in_window() ? window_held_ : device_held_) += bytes;
   now_.window_peak_bytes = std::max(now_.window_peak_bytes, window_held_);
   now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);
-  use_begins(*taken, r);
   if (options_.observer.taken != nullptr) options_.observer.taken(taken->begin, taken->bytes);
   try {
     stream_clock needed = taken->behind;
     needed.join(also);
     put_behind(taker, needed, r.as_purpose());
   } catch (...) {
-    use_ends(*taken, r);
     free_slot(r, taken, taken->behind);
     throw;
   }
@@ -153,7 +151,6 @@ inline void engine::fetch_ahead() {
     if (r->device != nullptr || r->state != life::alive) continue;
     slot* const target = take_slot(*r, nullptr, false, r->rank, in_id_, r->host_written);
     if (target == nullptr) break;
-    use_ends(*target, *r);
     target->rank = r->rank;
     try {
       copy_in(*r, *target);

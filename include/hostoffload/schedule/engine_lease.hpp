@@ -39,7 +39,6 @@ inline outcome engine::request(lease_request& q, bool oldest) {
     slot* const target = take_slot(r, q.line, oldest, ~std::uint64_t{0}, in_id_, r.host_written);
     if (target == nullptr) return outcome::no_room;
     r.device = target;
-    use_ends(*target, r);  // grant() counts it
     try {
       copy_in(r, *target);
     } catch (...) {
@@ -80,6 +79,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
       abort_making(r, false);
       return false;
     }
+    use_begins(*taken, *m);
     (here ? m->aside : m->device) = taken;
     if (here) continue;
     m->temporary = m->state == life::none && again;
@@ -231,6 +231,7 @@ inline void engine::begin_produce(lease_request& q) {
   }
   slot* const taken = take_slot(r, q.line, true, ~std::uint64_t{0}, q.stream);
   if (taken == nullptr) throw_no_room(q);
+  use_begins(*taken, r);
   r.device = taken;
   r.state = life::making;
   r.written = {};

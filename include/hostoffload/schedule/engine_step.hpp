@@ -223,6 +223,7 @@ inline void engine::end_all_lives(std::exception_ptr& first_error) {
       }
       drop_leases_of(*r);
     }
+    if (first_error) r->written.join(order_.next_points());
     finish_life(*r, false);
   }
 }
@@ -248,6 +249,7 @@ inline void engine::abandon_step() noexcept {
     }
     if (r->state == life::none) continue;
     if (r->leases != 0 || r->state == life::making) drop_leases_of(*r);
+    r->written.join(order_.next_points());  // whatever was enqueued before the failure was noticed
     r->pattern.forget();
     finish_life(*r, false);
   }

@@ -6,9 +6,9 @@
 
 // NOLINTBEGIN: C declarations
 
+#ifndef CUDART_VERSION
 #define CUDART_VERSION 13000
-#define CUDART_CB
-#define CUDARTAPI
+#endif
 
 enum cudaError {
   cudaSuccess = 0,
