@@ -1,0 +1,367 @@
+// The bundled declarations against the toolkit's: that this compiles is the test. Functions first: C linkage allows no
+// second declaration that differs. Then every enumerator, and the layout of every struct.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "hostoffload/virtual_gpu/bundled/hostoffload_cuda_functions.h"
+
+namespace bundled {
+#include "hostoffload/virtual_gpu/bundled/hostoffload_cuda_types.h"
+}
+
+#include "support.hpp"
+
+#if CUDART_VERSION >= 13000
+
+#define HOSTOFFLOAD_SAME_VALUE(name) static_assert(static_cast<int>(bundled::name) == static_cast<int>(name), #name)
+#define HOSTOFFLOAD_SAME_SIZE(name) \
+  static_assert(sizeof(bundled::name) == sizeof(::name) && alignof(bundled::name) == alignof(::name), #name)
+#define HOSTOFFLOAD_SAME_PLACE(type, member)                                   \
+  static_assert(offsetof(bundled::type, member) == offsetof(::type, member) && \
+                    sizeof(bundled::type::member) == sizeof(::type::member),   \
+                #type "::" #member)
+
+// cudaError
+HOSTOFFLOAD_SAME_SIZE(cudaError);
+HOSTOFFLOAD_SAME_VALUE(cudaSuccess);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidValue);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMemoryAllocation);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInitializationError);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorCudartUnloading);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorProfilerDisabled);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorProfilerNotInitialized);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorProfilerAlreadyStarted);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorProfilerAlreadyStopped);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidConfiguration);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidPitchValue);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidSymbol);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidHostPointer);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidDevicePointer);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidTexture);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidTextureBinding);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidChannelDescriptor);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidMemcpyDirection);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorAddressOfConstant);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorTextureFetchFailed);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorTextureNotBound);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSynchronizationError);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidFilterSetting);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidNormSetting);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMixedDeviceExecution);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNotYetImplemented);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMemoryValueTooLarge);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStubLibrary);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInsufficientDriver);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorCallRequiresNewerDriver);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidSurface);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorDuplicateVariableName);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorDuplicateTextureName);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorDuplicateSurfaceName);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorDevicesUnavailable);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorIncompatibleDriverContext);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMissingConfiguration);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorPriorLaunchFailure);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchMaxDepthExceeded);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchFileScopedTex);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchFileScopedSurf);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSyncDepthExceeded);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchPendingCountExceeded);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidDeviceFunction);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNoDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorDeviceNotLicensed);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSoftwareValidityNotEstablished);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStartupFailure);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidKernelImage);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorDeviceUninitialized);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMapBufferObjectFailed);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorUnmapBufferObjectFailed);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorArrayIsMapped);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorAlreadyMapped);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNoKernelImageForDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorAlreadyAcquired);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNotMapped);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNotMappedAsArray);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNotMappedAsPointer);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorECCUncorrectable);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorUnsupportedLimit);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorDeviceAlreadyInUse);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorPeerAccessUnsupported);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidPtx);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidGraphicsContext);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNvlinkUncorrectable);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorJitCompilerNotFound);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorUnsupportedPtxVersion);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorJitCompilationDisabled);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorUnsupportedExecAffinity);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorUnsupportedDevSideSync);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorContained);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidSource);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorFileNotFound);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSharedObjectSymbolNotFound);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSharedObjectInitFailed);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorOperatingSystem);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidResourceHandle);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorIllegalState);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLossyQuery);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSymbolNotFound);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNotReady);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorIllegalAddress);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchOutOfResources);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchTimeout);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchIncompatibleTexturing);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorPeerAccessAlreadyEnabled);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorPeerAccessNotEnabled);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSetOnActiveProcess);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorContextIsDestroyed);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorAssert);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorTooManyPeers);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorHostMemoryAlreadyRegistered);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorHostMemoryNotRegistered);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorHardwareStackError);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorIllegalInstruction);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMisalignedAddress);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidAddressSpace);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidPc);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorLaunchFailure);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorCooperativeLaunchTooLarge);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorTensorMemoryLeak);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNotPermitted);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorNotSupported);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSystemNotReady);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorSystemDriverMismatch);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorCompatNotSupportedOnDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMpsConnectionFailed);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMpsRpcFailure);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMpsServerNotReady);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMpsMaxClientsReached);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMpsMaxConnectionsReached);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorMpsClientTerminated);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorCdpNotSupported);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorCdpVersionMismatch);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureUnsupported);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureInvalidated);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureMerge);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureUnmatched);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureUnjoined);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureIsolation);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureImplicit);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorCapturedEvent);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorStreamCaptureWrongThread);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorTimeout);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorGraphExecUpdateFailure);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorExternalDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidClusterSize);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorFunctionNotLoaded);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidResourceType);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorInvalidResourceConfiguration);
+HOSTOFFLOAD_SAME_VALUE(cudaErrorUnknown);
+
+// cudaMemcpyKind
+HOSTOFFLOAD_SAME_SIZE(cudaMemcpyKind);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpyHostToHost);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpyHostToDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpyDeviceToHost);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpyDeviceToDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpyDefault);
+
+// cudaMemoryType
+HOSTOFFLOAD_SAME_SIZE(cudaMemoryType);
+HOSTOFFLOAD_SAME_VALUE(cudaMemoryTypeUnregistered);
+HOSTOFFLOAD_SAME_VALUE(cudaMemoryTypeHost);
+HOSTOFFLOAD_SAME_VALUE(cudaMemoryTypeDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaMemoryTypeManaged);
+
+// cudaStreamCaptureStatus
+HOSTOFFLOAD_SAME_SIZE(cudaStreamCaptureStatus);
+HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureStatusNone);
+HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureStatusActive);
+HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureStatusInvalidated);
+
+// cudaMemPoolAttr
+HOSTOFFLOAD_SAME_SIZE(cudaMemPoolAttr);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolReuseFollowEventDependencies);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolReuseAllowOpportunistic);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolReuseAllowInternalDependencies);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolAttrReleaseThreshold);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolAttrReservedMemCurrent);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolAttrReservedMemHigh);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolAttrUsedMemCurrent);
+HOSTOFFLOAD_SAME_VALUE(cudaMemPoolAttrUsedMemHigh);
+
+// cudaMemLocationType
+HOSTOFFLOAD_SAME_SIZE(cudaMemLocationType);
+HOSTOFFLOAD_SAME_VALUE(cudaMemLocationTypeInvalid);
+HOSTOFFLOAD_SAME_VALUE(cudaMemLocationTypeNone);
+HOSTOFFLOAD_SAME_VALUE(cudaMemLocationTypeDevice);
+HOSTOFFLOAD_SAME_VALUE(cudaMemLocationTypeHost);
+HOSTOFFLOAD_SAME_VALUE(cudaMemLocationTypeHostNuma);
+HOSTOFFLOAD_SAME_VALUE(cudaMemLocationTypeHostNumaCurrent);
+
+// cudaMemAllocationType
+HOSTOFFLOAD_SAME_SIZE(cudaMemAllocationType);
+HOSTOFFLOAD_SAME_VALUE(cudaMemAllocationTypeInvalid);
+HOSTOFFLOAD_SAME_VALUE(cudaMemAllocationTypePinned);
+HOSTOFFLOAD_SAME_VALUE(cudaMemAllocationTypeManaged);
+HOSTOFFLOAD_SAME_VALUE(cudaMemAllocationTypeMax);
+
+// cudaMemAllocationHandleType
+HOSTOFFLOAD_SAME_SIZE(cudaMemAllocationHandleType);
+HOSTOFFLOAD_SAME_VALUE(cudaMemHandleTypeNone);
+HOSTOFFLOAD_SAME_VALUE(cudaMemHandleTypePosixFileDescriptor);
+HOSTOFFLOAD_SAME_VALUE(cudaMemHandleTypeWin32);
+HOSTOFFLOAD_SAME_VALUE(cudaMemHandleTypeWin32Kmt);
+HOSTOFFLOAD_SAME_VALUE(cudaMemHandleTypeFabric);
+
+// cudaDeviceAttr
+HOSTOFFLOAD_SAME_SIZE(cudaDeviceAttr);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMaxThreadsPerBlock);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMaxSharedMemoryPerBlock);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrWarpSize);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMultiProcessorCount);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrIntegrated);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrCanMapHostMemory);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrConcurrentKernels);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrEccEnabled);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrGlobalMemoryBusWidth);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrL2CacheSize);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMaxThreadsPerMultiProcessor);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrAsyncEngineCount);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrUnifiedAddressing);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrComputeCapabilityMajor);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrComputeCapabilityMinor);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrStreamPrioritiesSupported);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrManagedMemory);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrPageableMemoryAccess);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrConcurrentManagedAccess);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrCanUseHostPointerForRegisteredMem);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrHostRegisterSupported);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrPageableMemoryAccessUsesHostPageTables);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrDirectManagedMemAccessFromHost);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMaxBlocksPerMultiprocessor);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMemoryPoolsSupported);
+
+HOSTOFFLOAD_SAME_SIZE(cudaMemLocation);
+HOSTOFFLOAD_SAME_PLACE(cudaMemLocation, type);
+HOSTOFFLOAD_SAME_PLACE(cudaMemLocation, id);
+
+HOSTOFFLOAD_SAME_SIZE(cudaMemPoolProps);
+HOSTOFFLOAD_SAME_PLACE(cudaMemPoolProps, allocType);
+HOSTOFFLOAD_SAME_PLACE(cudaMemPoolProps, handleTypes);
+HOSTOFFLOAD_SAME_PLACE(cudaMemPoolProps, location);
+HOSTOFFLOAD_SAME_PLACE(cudaMemPoolProps, win32SecurityAttributes);
+HOSTOFFLOAD_SAME_PLACE(cudaMemPoolProps, maxSize);
+HOSTOFFLOAD_SAME_PLACE(cudaMemPoolProps, usage);
+HOSTOFFLOAD_SAME_PLACE(cudaMemPoolProps, reserved);
+
+HOSTOFFLOAD_SAME_SIZE(cudaPointerAttributes);
+HOSTOFFLOAD_SAME_PLACE(cudaPointerAttributes, type);
+HOSTOFFLOAD_SAME_PLACE(cudaPointerAttributes, device);
+HOSTOFFLOAD_SAME_PLACE(cudaPointerAttributes, devicePointer);
+HOSTOFFLOAD_SAME_PLACE(cudaPointerAttributes, hostPointer);
+HOSTOFFLOAD_SAME_PLACE(cudaPointerAttributes, reserved);
+
+HOSTOFFLOAD_SAME_SIZE(CUuuid_st);
+HOSTOFFLOAD_SAME_PLACE(CUuuid_st, bytes);
+
+HOSTOFFLOAD_SAME_SIZE(cudaDeviceProp);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, name);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, uuid);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, luid);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, luidDeviceNodeMask);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, totalGlobalMem);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, sharedMemPerBlock);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, regsPerBlock);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, warpSize);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, memPitch);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxThreadsPerBlock);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxThreadsDim);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxGridSize);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, totalConstMem);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, major);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, minor);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, textureAlignment);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, texturePitchAlignment);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, multiProcessorCount);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, integrated);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, canMapHostMemory);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture1D);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture1DMipmap);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture2D);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture2DMipmap);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture2DLinear);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture2DGather);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture3D);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture3DAlt);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTextureCubemap);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture1DLayered);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTexture2DLayered);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxTextureCubemapLayered);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxSurface1D);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxSurface2D);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxSurface3D);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxSurface1DLayered);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxSurface2DLayered);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxSurfaceCubemap);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxSurfaceCubemapLayered);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, surfaceAlignment);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, concurrentKernels);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, ECCEnabled);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, pciBusID);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, pciDeviceID);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, pciDomainID);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, tccDriver);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, asyncEngineCount);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, unifiedAddressing);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, memoryBusWidth);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, l2CacheSize);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, persistingL2CacheMaxSize);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxThreadsPerMultiProcessor);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, streamPrioritiesSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, globalL1CacheSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, localL1CacheSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, sharedMemPerMultiprocessor);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, regsPerMultiprocessor);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, managedMemory);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, isMultiGpuBoard);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, multiGpuBoardGroupID);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, hostNativeAtomicSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, pageableMemoryAccess);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, concurrentManagedAccess);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, computePreemptionSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, canUseHostPointerForRegisteredMem);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, cooperativeLaunch);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, sharedMemPerBlockOptin);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, pageableMemoryAccessUsesHostPageTables);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, directManagedMemAccessFromHost);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, maxBlocksPerMultiProcessor);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, accessPolicyMaxWindowSize);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, reservedSharedMemPerBlock);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, hostRegisterSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, sparseCudaArraySupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, hostRegisterReadOnlySupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, timelineSemaphoreInteropSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, memoryPoolsSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, gpuDirectRDMASupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, gpuDirectRDMAFlushWritesOptions);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, gpuDirectRDMAWritesOrdering);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, memoryPoolSupportedHandleTypes);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, deferredMappingCudaArraySupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, ipcEventSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, clusterLaunch);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, unifiedFunctionPointers);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, deviceNumaConfig);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, deviceNumaId);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, mpsEnabled);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, hostNumaId);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, gpuPciDeviceID);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, gpuPciSubsystemID);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, hostNumaMultinodeIpcSupported);
+HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, reserved);
+
+#endif
+
+TEST_CASE("the bundled CUDA declarations are the toolkit's") { SUCCEED("they compile side by side"); }
