@@ -18,13 +18,13 @@ template <auto Value>
   return text.substr(begin, text.find_first_of(";]", begin) - begin);
 }
 
-/// A value that is no enumerator is spelled as a cast: "(name)9".
-template <auto Value>
-inline constexpr bool is_enumerator = spelled<Value>().front() != '(';
-
 /// Without the qualification: "kv_a".
 template <auto Value>
 inline constexpr std::string_view enumerator_text = spelled<Value>().substr(spelled<Value>().rfind(':') + 1);
+
+/// A value that is no enumerator is spelled as a cast: "(model::name)9".
+template <auto Value>
+inline constexpr bool is_enumerator = enumerator_text<Value>.find(')') == std::string_view::npos;
 
 template <class Enum, std::size_t... I>
 [[nodiscard]] constexpr auto find_enumerators(std::index_sequence<I...>) noexcept {

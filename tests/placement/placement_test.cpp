@@ -62,6 +62,21 @@ TEST_CASE("policies carry the name of their tensor, and are empty") {
   STATIC_REQUIRE(!std::is_same_v<table::of<name::q>, table::of<name::act>>);
 }
 
+namespace {
+enum class hidden { a, b };
+}
+enum class global { a, b = 3 };
+
+TEST_CASE("names may be enumerators of any scope") {
+  enum class local { a, b };
+  STATIC_REQUIRE(ho::placement<hidden, ho::save_these<hidden::a, hidden::b>>::of<hidden::b>::name == "b");
+  STATIC_REQUIRE(ho::placement<global, ho::save_these<global::a, global::b>>::of<global::b>::name == "b");
+  STATIC_REQUIRE(ho::placement<local, ho::save_these<local::a, local::b>>::of<local::b>::name == "b");
+  STATIC_REQUIRE(ho::detail::enumerators<hidden>.size() == 2);
+  STATIC_REQUIRE(ho::detail::enumerators<global>.size() == 2);
+  STATIC_REQUIRE(ho::detail::enumerators<local>.size() == 2);
+}
+
 TEST_CASE("any_placement takes its choice when it is built") {
   using policy = ho::any_placement<name::act>;
   STATIC_REQUIRE(ho::chosen_policy<policy> && !ho::placement_policy<policy>);

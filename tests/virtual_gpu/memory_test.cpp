@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr std::size_t mb = 1000 * 1000;
+constexpr std::size_t mb = 1'000'000;
 
 std::vector<unsigned char> numbers(std::size_t n) {
   std::vector<unsigned char> v(n);
@@ -298,10 +298,10 @@ TEST_CASE("pools: a full device makes the allocation wait for a free") {
 TEST_CASE("pools give back at a synchronisation what exceeds the threshold, and everything when the device is full") {
   gpu g;
   auto* s = g.stream();
-  constexpr std::size_t block = 40000 * 256;
+  constexpr std::size_t block = 10'240'000;  // a multiple of 256
   auto* pool = default_pool(25 * mb);
-  std::vector<void*> all;
-  for (int i = 0; i < 4; ++i) all.push_back(pool_memory(block, s));
+  void* all[4] = {};
+  for (auto*& p : all) p = pool_memory(block, s);
   for (auto* p : all) ok(cudaFreeAsync(p, s));
   CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) == 4 * block);
   ok(cudaStreamSynchronize(s));

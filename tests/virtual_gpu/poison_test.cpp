@@ -83,12 +83,12 @@ TEST_CASE("addresses that go back to the system are not poisoned") {
   for (int i = 0; i < 3; ++i) {
     vg::reset(round_numbers());
     void* p = nullptr;
-    ok(cudaMalloc(&p, 30 * 1000 * 1000));
+    ok(cudaMalloc(&p, 30'000'000));
   }
   vg::reset(round_numbers());
   for (int i = 0; i < 20; ++i) {
-    const auto block = std::make_unique<std::byte[]>(10 * 1000 * 1000);
-    CHECK(none_poisoned(block.get(), 10 * 1000 * 1000));
+    const auto block = std::make_unique<std::byte[]>(10'000'000);
+    CHECK(none_poisoned(block.get(), 10'000'000));
   }
 }
 #endif

@@ -70,6 +70,8 @@ cudaError_t launch(cudaStream_t stream, const char* name, const std::vector<rang
                    const std::vector<range>& writes, const work& w, Body body) {
   std::vector<hostoffload_range> r;
   std::vector<hostoffload_range> t;
+  r.reserve(reads.size());
+  t.reserve(writes.size());
   for (const auto& x : reads) r.push_back({x.begin, x.bytes});
   for (const auto& x : writes) t.push_back({x.begin, x.bytes});
   hostoffload_kernel k{};

@@ -13,6 +13,7 @@ TEST_CASE("threads work side by side; each has its device, its clock and its las
   std::atomic<int> right{0};
   std::atomic<int> finished{0};
   std::vector<std::thread> all;
+  all.reserve(threads);
   for (int t = 0; t < threads; ++t) {
     all.emplace_back([t, &right, &finished] {
       const auto good = [](cudaError_t e) { return e == cudaSuccess; };

@@ -4,7 +4,7 @@
 
 namespace {
 
-constexpr std::size_t mb = 1000 * 1000;
+constexpr std::size_t mb = 1'000'000;
 
 // Engines idle and clocks at a common zero, whatever the set-up took.
 double start_of_measurement() {
@@ -156,7 +156,7 @@ TEST_CASE("both directions at once share the link") {
 
 TEST_CASE("GB200's measured rates: alone, both at once, two GPUs on one Grace") {
   const std::size_t bytes = 64 * mb;
-  const double size = static_cast<double>(bytes);
+  const auto size = static_cast<double>(bytes);
   const auto rate = [size](const vg::operation& op) { return size / (op.end - op.start - 7e-6) / 1e9; };
   gpu g(vg::gb200(), 2);
   cudaStream_t in[2];

@@ -55,7 +55,7 @@ void copy_on_host(const context& c, const place& to, const place& from, std::siz
 }
 
 void enqueue_copy(const context& c, const place& to, const place& from, std::size_t bytes, stream& s) {
-  const double size = static_cast<double>(bytes);
+  const auto size = static_cast<double>(bytes);
   const auto direction = !from.on_device() ? direction::to_device
                          : !to.on_device() ? direction::to_host
                                            : direction::on_device;
@@ -154,17 +154,17 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t count, cudaM
   });
 }
 
-cudaError_t cudaMemset(void* devPtr, int value, std::size_t count) {
+cudaError_t cudaMemset(void* address, int value, std::size_t count) {
   static function_id f("cudaMemset");
   return call(f, &host_costs::copy, [&](const context& c) {
-    return set(c, devPtr, value, count, c.gpu.find_stream(nullptr, c.thread), true);
+    return set(c, address, value, count, c.gpu.find_stream(nullptr, c.thread), true);
   });
 }
 
-cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count, cudaStream_t stream) {
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t count, cudaStream_t stream) {
   static function_id f("cudaMemsetAsync");
   return call(f, &host_costs::copy, [&](const context& c) {
-    return set(c, devPtr, value, count, c.gpu.find_stream(stream, c.thread), false);
+    return set(c, address, value, count, c.gpu.find_stream(stream, c.thread), false);
   });
 }
 

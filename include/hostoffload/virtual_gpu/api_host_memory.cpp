@@ -42,9 +42,9 @@ void check_idle(const context& c, allocation& a) {
 
 extern "C" {
 
-cudaError_t cudaHostAlloc(void** pHost, std::size_t size, unsigned int flags) {
+cudaError_t cudaHostAlloc(void** host, std::size_t size, unsigned int flags) {
   static function_id f("cudaHostAlloc");
-  return call(f, &host_costs::allocate, [&](const context& c) { return allocate(c, pHost, size, flags); });
+  return call(f, &host_costs::allocate, [&](const context& c) { return allocate(c, host, size, flags); });
 }
 
 cudaError_t cudaMallocHost(void** ptr, std::size_t size) {
@@ -106,25 +106,25 @@ cudaError_t cudaHostUnregister(void* ptr) {
 }
 
 // One address space: the device reaches pinned memory at the host's address.
-cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned int flags) {
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned int flags) {
   static function_id f("cudaHostGetDevicePointer");
   return call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
-    if (pDevice == nullptr || flags != 0) return cudaErrorInvalidValue;
-    const allocation* a = c.gpu.memory.find(pHost);
-    *pDevice = nullptr;
+    if (device == nullptr || flags != 0) return cudaErrorInvalidValue;
+    const allocation* a = c.gpu.memory.find(host);
+    *device = nullptr;
     if (a == nullptr || a->on_device()) return cudaErrorInvalidValue;
-    *pDevice = pHost;
+    *device = host;
     return cudaSuccess;
   });
 }
 
 // Of allocated memory; registered memory has no such flags.
-cudaError_t cudaHostGetFlags(unsigned int* pFlags, void* pHost) {
+cudaError_t cudaHostGetFlags(unsigned int* flags, void* host) {
   static function_id f("cudaHostGetFlags");
   return call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
-    const allocation* a = c.gpu.memory.find(pHost);
-    if (pFlags == nullptr || a == nullptr || a->kind != memory_kind::pinned) return cudaErrorInvalidValue;
-    *pFlags = a->flags | cudaHostAllocMapped;  // with one address space all of it is mapped
+    const allocation* a = c.gpu.memory.find(host);
+    if (flags == nullptr || a == nullptr || a->kind != memory_kind::pinned) return cudaErrorInvalidValue;
+    *flags = a->flags | cudaHostAllocMapped;  // with one address space all of it is mapped
     return cudaSuccess;
   });
 }

@@ -58,7 +58,7 @@ void address_space::unmap(std::byte* begin) {
   const auto it = mapped_.find(begin);
   const mapping m = it->second;
   mapped_.erase(it);
-  mmap(begin, m.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  static_cast<void>(mmap(begin, m.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
   fallow_.emplace_back(begin, m);
   if (fallow_.size() <= most_fallow) return;
   const auto [oldest, old] = fallow_.front();

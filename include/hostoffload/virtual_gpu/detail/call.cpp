@@ -32,16 +32,19 @@ thread_state& this_thread() noexcept {
   return state;
 }
 
-std::atomic<function_id*> function_id::first_{nullptr};
+std::atomic<function_id*>& function_id::first() noexcept {
+  static std::atomic<function_id*> list{nullptr};
+  return list;
+}
 
-function_id::function_id(std::string_view name) : name_(name), next_(first_.load()) {
-  while (!first_.compare_exchange_weak(next_, this)) {
+function_id::function_id(std::string_view name) : name_(name), next_(first().load()) {
+  while (!first().compare_exchange_weak(next_, this)) {
   }
 }
 
 std::vector<std::pair<std::string_view, std::uint64_t>> function_id::counts() {
   std::vector<std::pair<std::string_view, std::uint64_t>> result;
-  for (const auto* f = first_.load(); f != nullptr; f = f->next_) {
+  for (const auto* f = first().load(); f != nullptr; f = f->next_) {
     if (f->calls_ > 0) result.emplace_back(f->name_, f->calls_);
   }
   std::sort(result.begin(), result.end());
@@ -49,7 +52,7 @@ std::vector<std::pair<std::string_view, std::uint64_t>> function_id::counts() {
 }
 
 void function_id::clear_counts() {
-  for (auto* f = first_.load(); f != nullptr; f = f->next_) f->calls_ = 0;
+  for (auto* f = first().load(); f != nullptr; f = f->next_) f->calls_ = 0;
 }
 
 session::session() : lock_(the_process().mutex), machine_(machine_of(the_process())), thread_(this_thread()) {

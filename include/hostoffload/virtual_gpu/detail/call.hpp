@@ -28,7 +28,7 @@ public:
   static void clear_counts();
 
 private:
-  static std::atomic<function_id*> first_;
+  static std::atomic<function_id*>& first() noexcept;
 
   std::string_view name_;
   std::atomic<std::uint64_t> calls_{0};

@@ -25,7 +25,8 @@ std::string detector::describe(const allocation& m) const {
   return texts_.text(m.function) + " of " + std::to_string(m.bytes) + " bytes (call #" + std::to_string(m.call) + ")";
 }
 
-void detector::add(finding_kind kind, const access* first, const access& second, std::string what, std::string edge) {
+void detector::add(finding_kind kind, const access* first, const access& second, const std::string& what,
+                   std::string edge) {
   const bool pair = first != nullptr;
   const auto party_of = [](const access& a) { return party{a.name, a.kind, a.stream}; };
   const key k{kind, pair ? party_of(*first) : party{}, party_of(second)};
@@ -62,7 +63,7 @@ void detector::conflict(finding_kind kind, const access& first, const access& se
     edge = "missing: record an event on " + from + " after " + number(first) + " and let stream " +
            std::to_string(second.stream) + " wait for it before " + number(second);
   }
-  add(kind, &first, second, std::move(what), std::move(edge));
+  add(kind, &first, second, what, std::move(edge));
 }
 
 void detector::check_alive(const access& a, const segment& s, const allocation& m) {

@@ -50,7 +50,7 @@ private:
     std::size_t begin, end;
   };
   void conflict(finding_kind kind, const access& first, const access& second, const char* relation, const place& where);
-  void add(finding_kind kind, const access* first, const access& second, std::string what, std::string edge);
+  void add(finding_kind kind, const access* first, const access& second, const std::string& what, std::string edge);
   void check_alive(const access& a, const segment& s, const allocation& m);
   void check_written(const access& a, const segment& s, const allocation& m);
 

@@ -45,7 +45,7 @@ public:
   platform(machine m, int devices);
   platform(const platform&) = delete;
   platform& operator=(const platform&) = delete;
-  ~platform();
+  ~platform() override;
 
   const machine model;
 

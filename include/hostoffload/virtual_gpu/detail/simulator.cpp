@@ -35,7 +35,8 @@ void simulator::enqueue(pending_operation& op) {
 }
 
 double simulator::next() const noexcept {
-  double at = timers_.empty() ? unbounded : timers_.top().at;
+  double at = unbounded;
+  if (!timers_.empty()) at = timers_.top().at;
   for (const auto* op : copies_) at = std::min(at, op->finish);
   for (const auto& d : devices_) {
     for (const auto* op : d.kernels) at = std::min(at, op->finish);

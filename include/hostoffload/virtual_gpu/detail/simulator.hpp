@@ -27,10 +27,12 @@ namespace hostoffload::inline v0::virtual_gpu::detail {
 /// What an operation does when it completes.
 class completion {
 public:
-  virtual void completed(pending_operation& op, double at) = 0;
+  completion() = default;
+  completion(const completion&) = delete;
+  completion& operator=(const completion&) = delete;
+  virtual ~completion() = default;
 
-protected:
-  ~completion() = default;
+  virtual void completed(pending_operation& op, double at) = 0;
 };
 
 class simulator {
