@@ -10,7 +10,7 @@
 using llama::element;
 using llama::plan;
 
-TEST_CASE("the loss on the shipped text falls below 2.6 nats in 40 steps") {
+TEST_CASE("the loss on the shipped text falls below 2.4 nats in 40 steps") {
   const auto type = GENERATE(element::f32, element::bf16);
   llama::training_options o;
   o.model.layers = 2;
@@ -22,7 +22,7 @@ TEST_CASE("the loss on the shipped text falls below 2.6 nats in 40 steps") {
   o.placement = plan::offload;
   const llama_tests::result r = llama_tests::train(o, 40);
   CHECK(r.losses.front() > 5.5);  // ln 256 and a little, for it knows nothing
-  CHECK(r.losses.back() < 2.6);
+  CHECK(r.losses.back() < 2.4);
 }
 
 TEST_CASE("bf16 follows float") {
