@@ -36,10 +36,13 @@ double causal_flops(const attention_shape& s, double products) {
 template <class T>
 void attention<T>::forward(cudaStream_t stream, const attention_shape& shape, const T* q, const T* k, const T* v,
                            T* context, C* lse) {
-  const auto [rows, sequence, heads, kv_heads, size] = shape;
+  const std::size_t rows = shape.rows;
+  const std::size_t sequence = shape.sequence;
+  const std::size_t heads = shape.heads;
+  const std::size_t kv_heads = shape.kv_heads;
+  const std::size_t size = shape.head_size;
   const C scale = C(1) / std::sqrt(static_cast<C>(size));
-  const auto kernel = [=, sequence = sequence, heads = heads, kv_heads = kv_heads,
-                       size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
     const std::size_t row = i / heads;
     const std::size_t kv_head = i % heads / (heads / kv_heads);
     C query[largest_head];
@@ -80,14 +83,17 @@ void attention<T>::forward(cudaStream_t stream, const attention_shape& shape, co
 template <class T>
 void attention<T>::backward(cudaStream_t stream, const attention_shape& shape, const T* q, const T* k, const T* v,
                             const T* context, const C* lse, const T* d_context, C* delta, T* d_q, T* d_k, T* d_v) {
-  const auto [rows, sequence, heads, kv_heads, size] = shape;
+  const std::size_t rows = shape.rows;
+  const std::size_t sequence = shape.sequence;
+  const std::size_t heads = shape.heads;
+  const std::size_t kv_heads = shape.kv_heads;
+  const std::size_t size = shape.head_size;
   const C scale = C(1) / std::sqrt(static_cast<C>(size));
 
-  const auto to_delta = [=, size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+  const auto to_delta = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
     delta[i] = dot<C>(d_context + i * size, context + i * size, size);
   };
-  const auto to_q = [=, sequence = sequence, heads = heads, kv_heads = kv_heads,
-                     size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+  const auto to_q = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
     const std::size_t row = i / heads;
     const std::size_t kv_head = i % heads / (heads / kv_heads);
     C query[largest_head];
@@ -106,8 +112,7 @@ void attention<T>::backward(cudaStream_t stream, const attention_shape& shape, c
     }
     for (std::size_t c = 0; c < size; ++c) d_q[i * size + c] = static_cast<T>(sum[c]);
   };
-  const auto to_kv = [=, sequence = sequence, heads = heads, kv_heads = kv_heads,
-                      size = size] HOSTOFFLOAD_DEVICE(std::size_t i) {
+  const auto to_kv = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
     const std::size_t row = i / kv_heads;
     const std::size_t group = heads / kv_heads;
     C key[largest_head];
