@@ -45,16 +45,17 @@ public:
       }
       if (i == chosen.last) break;
     }
-    for (bool whole = s == chosen.last; !whole;) {
-      whole = s->next == chosen.last;
-      merge_next(*s);
+    slot* last = chosen.last;
+    if (chosen.rest != 0 && chosen.at_end) {
+      const bool one = s == last;
+      s = &split(*s, chosen.rest);
+      if (one) last = s;
+    } else if (chosen.rest != 0) {
+      split(*last, last->bytes - chosen.rest);
     }
-    if (s->bytes > bytes) {
-      if (chosen.at_end) {
-        s = &split(*s, s->bytes - bytes);
-      } else {
-        split(*s, bytes);
-      }
+    for (bool whole = s == last; !whole;) {
+      whole = s->next == last;
+      merge_next(*s);
     }
     s->state = slot_state::in_use;
     s->owner = &owner;
