@@ -138,6 +138,7 @@ cudaError_t set(const context& c, void* at, int value, std::size_t bytes, stream
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): parameters are named as in CUDA's header
 extern "C" {
 
 cudaError_t cudaMemcpy(void* dst, const void* src, std::size_t count, cudaMemcpyKind kind) {
@@ -154,20 +155,21 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t count, cudaM
   });
 }
 
-cudaError_t cudaMemset(void* address, int value, std::size_t count) {
+cudaError_t cudaMemset(void* devPtr, int value, std::size_t count) {
   static function_id f("cudaMemset");
   return call(f, &host_costs::copy, [&](const context& c) {
-    return set(c, address, value, count, c.gpu.find_stream(nullptr, c.thread), true);
+    return set(c, devPtr, value, count, c.gpu.find_stream(nullptr, c.thread), true);
   });
 }
 
-cudaError_t cudaMemsetAsync(void* address, int value, std::size_t count, cudaStream_t stream) {
+cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count, cudaStream_t stream) {
   static function_id f("cudaMemsetAsync");
   return call(f, &host_costs::copy, [&](const context& c) {
-    return set(c, address, value, count, c.gpu.find_stream(stream, c.thread), false);
+    return set(c, devPtr, value, count, c.gpu.find_stream(stream, c.thread), false);
   });
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -40,11 +40,12 @@ void check_idle(const context& c, allocation& a) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): parameters are named as in CUDA's header
 extern "C" {
 
-cudaError_t cudaHostAlloc(void** host, std::size_t size, unsigned int flags) {
+cudaError_t cudaHostAlloc(void** pHost, std::size_t size, unsigned int flags) {
   static function_id f("cudaHostAlloc");
-  return call(f, &host_costs::allocate, [&](const context& c) { return allocate(c, host, size, flags); });
+  return call(f, &host_costs::allocate, [&](const context& c) { return allocate(c, pHost, size, flags); });
 }
 
 cudaError_t cudaMallocHost(void** ptr, std::size_t size) {
@@ -106,25 +107,25 @@ cudaError_t cudaHostUnregister(void* ptr) {
 }
 
 // One address space: the device reaches pinned memory at the host's address.
-cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned int flags) {
+cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned int flags) {
   static function_id f("cudaHostGetDevicePointer");
   return call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
-    if (device == nullptr || flags != 0) return cudaErrorInvalidValue;
-    const allocation* a = c.gpu.memory.find(host);
-    *device = nullptr;
+    if (pDevice == nullptr || flags != 0) return cudaErrorInvalidValue;
+    const allocation* a = c.gpu.memory.find(pHost);
+    *pDevice = nullptr;
     if (a == nullptr || a->on_device()) return cudaErrorInvalidValue;
-    *device = host;
+    *pDevice = pHost;
     return cudaSuccess;
   });
 }
 
 // Of allocated memory; registered memory has no such flags.
-cudaError_t cudaHostGetFlags(unsigned int* flags, void* host) {
+cudaError_t cudaHostGetFlags(unsigned int* pFlags, void* pHost) {
   static function_id f("cudaHostGetFlags");
   return call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
-    const allocation* a = c.gpu.memory.find(host);
-    if (flags == nullptr || a == nullptr || a->kind != memory_kind::pinned) return cudaErrorInvalidValue;
-    *flags = a->flags | cudaHostAllocMapped;  // with one address space all of it is mapped
+    const allocation* a = c.gpu.memory.find(pHost);
+    if (pFlags == nullptr || a == nullptr || a->kind != memory_kind::pinned) return cudaErrorInvalidValue;
+    *pFlags = a->flags | cudaHostAllocMapped;  // with one address space all of it is mapped
     return cudaSuccess;
   });
 }
@@ -147,5 +148,6 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -52,25 +52,26 @@ cudaError_t with_device(function_id& f, int device, Body body) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): parameters are named as in CUDA's header
 extern "C" {
 
-cudaError_t cudaMalloc(void** address, std::size_t size) {
+cudaError_t cudaMalloc(void** devPtr, std::size_t size) {
   static function_id f("cudaMalloc");
   return call(f, &host_costs::allocate, [&](const context& c) -> cudaError_t {
-    if (address == nullptr) return cudaErrorInvalidValue;
-    *address = nullptr;
+    if (devPtr == nullptr) return cudaErrorInvalidValue;
+    *devPtr = nullptr;
     if (size == 0) return cudaSuccess;
-    *address = c.gpu.allocate(size, c.name, c.thread.device);
-    return *address == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+    *devPtr = c.gpu.allocate(size, c.name, c.thread.device);
+    return *devPtr == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
 }
 
 // Waits for the device that has the memory, as cudaDeviceSynchronize would.
-cudaError_t cudaFree(void* address) {
+cudaError_t cudaFree(void* devPtr) {
   static function_id f("cudaFree");
   return call(f, &host_costs::allocate, [&](const context& c) -> cudaError_t {
-    if (address == nullptr) return cudaSuccess;
-    allocation* a = freeable(c, address, true);
+    if (devPtr == nullptr) return cudaSuccess;
+    allocation* a = freeable(c, devPtr, true);
     if (a == nullptr) return cudaErrorInvalidValue;
     c.gpu.wait_for_device(a->device, c.thread);
     // What ran on other devices is not waited for.
@@ -80,40 +81,40 @@ cudaError_t cudaFree(void* address) {
   });
 }
 
-cudaError_t cudaMallocAsync(void** address, std::size_t size, cudaStream_t stream) {
+cudaError_t cudaMallocAsync(void** devPtr, std::size_t size, cudaStream_t hStream) {
   static function_id f("cudaMallocAsync");
   return call(f, &host_costs::pool, [&](const context& c) -> cudaError_t {
-    stream* s = c.gpu.find_stream(stream, c.thread);
+    stream* s = c.gpu.find_stream(hStream, c.thread);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
-    return allocate_in_order(c, address, size, *c.gpu.on(s->device).current_pool, stream);
+    return allocate_in_order(c, devPtr, size, *c.gpu.on(s->device).current_pool, hStream);
   });
 }
 
-cudaError_t cudaMallocFromPoolAsync(void** ptr, std::size_t size, cudaMemPool_t handle, cudaStream_t stream) {
+cudaError_t cudaMallocFromPoolAsync(void** ptr, std::size_t size, cudaMemPool_t memPool, cudaStream_t stream) {
   static function_id f("cudaMallocFromPoolAsync");
   return call(f, &host_costs::pool, [&](const context& c) -> cudaError_t {
-    pool* p = c.gpu.pools.find(handle);
+    pool* p = c.gpu.pools.find(memPool);
     return p == nullptr ? cudaErrorInvalidValue : allocate_in_order(c, ptr, size, *p, stream);
   });
 }
 
-cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t hStream) {
   static function_id f("cudaFreeAsync");
   return call(f, &host_costs::pool, [&](const context& c) -> cudaError_t {
-    stream* s = c.gpu.find_stream(stream, c.thread);
+    stream* s = c.gpu.find_stream(hStream, c.thread);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
-    if (address == nullptr) return cudaSuccess;
-    allocation* a = freeable(c, address, true);
+    if (devPtr == nullptr) return cudaSuccess;
+    allocation* a = freeable(c, devPtr, true);
     if (a == nullptr) return cudaErrorInvalidValue;
     c.gpu.free_in_order(*a, *s, c.name, c.thread);
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* handle, const cudaMemPoolProps* props) {
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* memPool, const cudaMemPoolProps* props) {
   static function_id f("cudaMemPoolCreate");
   return call(f, &host_costs::create, [&](const context& c) -> cudaError_t {
-    if (handle == nullptr || props == nullptr || props->allocType != cudaMemAllocationTypePinned) {
+    if (memPool == nullptr || props == nullptr || props->allocType != cudaMemAllocationTypePinned) {
       return cudaErrorInvalidValue;
     }
     if (props->location.type != cudaMemLocationTypeDevice || props->handleTypes != cudaMemHandleTypeNone) {
@@ -125,24 +126,24 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* handle, const cudaMemPoolProps* pro
     p->call = c.gpu.calls;
     p->device = props->location.id;
     p->max_bytes = props->maxSize;
-    *handle = handle;
+    *memPool = handle;
     return cudaSuccess;
   });
 }
 
 // "Destroying the current mempool of a device sets the default mempool of that device as the current mempool."
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool) {
   static function_id f("cudaMemPoolDestroy");
-  return with_pool(f, handle, [&](const context& c, pool& p) -> cudaError_t {
+  return with_pool(f, memPool, [&](const context& c, pool& p) -> cudaError_t {
     if (p.is_default) return cudaErrorInvalidValue;
-    c.gpu.destroy_pool(handle);
+    c.gpu.destroy_pool(memPool);
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attr, void* value) {
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, cudaMemPoolAttr attr, void* value) {
   static function_id f("cudaMemPoolSetAttribute");
-  return with_pool(f, handle, [&](const context&, pool& p) -> cudaError_t {
+  return with_pool(f, memPool, [&](const context&, pool& p) -> cudaError_t {
     if (value == nullptr) return cudaErrorInvalidValue;
     const auto flag = [value] { return *static_cast<const int*>(value) != 0; };
     const auto number = [value] { return *static_cast<const std::uint64_t*>(value); };
@@ -175,9 +176,9 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attr, 
   });
 }
 
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attr, void* value) {
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, cudaMemPoolAttr attr, void* value) {
   static function_id f("cudaMemPoolGetAttribute");
-  return with_pool(f, handle, [&](const context&, pool& p) -> cudaError_t {
+  return with_pool(f, memPool, [&](const context&, pool& p) -> cudaError_t {
     if (value == nullptr) return cudaErrorInvalidValue;
     const auto flag = [value](bool v) { *static_cast<int*>(value) = v ? 1 : 0; };
     const auto number = [value](std::uint64_t v) { *static_cast<std::uint64_t*>(value) = v; };
@@ -213,43 +214,44 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attr, 
   });
 }
 
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t handle, std::size_t keep) {
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, std::size_t minBytesToKeep) {
   static function_id f("cudaMemPoolTrimTo");
-  return with_pool(f, handle, [&](const context& c, pool& p) -> cudaError_t {
-    c.gpu.trim(p, keep);
+  return with_pool(f, memPool, [&](const context& c, pool& p) -> cudaError_t {
+    c.gpu.trim(p, minBytesToKeep);
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* handle, int device) {
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* memPool, int device) {
   static function_id f("cudaDeviceGetDefaultMemPool");
   return with_device(f, device, [&](const context&, device_state& d) -> cudaError_t {
-    if (handle == nullptr) return cudaErrorInvalidValue;
-    *handle = d.default_pool_handle;
+    if (memPool == nullptr) return cudaErrorInvalidValue;
+    *memPool = d.default_pool_handle;
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* handle, int device) {
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* memPool, int device) {
   static function_id f("cudaDeviceGetMemPool");
   return with_device(f, device, [&](const context&, device_state& d) -> cudaError_t {
-    if (handle == nullptr) return cudaErrorInvalidValue;
-    *handle = d.current_pool_handle;
+    if (memPool == nullptr) return cudaErrorInvalidValue;
+    *memPool = d.current_pool_handle;
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t handle) {
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool) {
   static function_id f("cudaDeviceSetMemPool");
   return with_device(f, device, [&](const context& c, device_state& d) -> cudaError_t {
-    pool* p = c.gpu.pools.find(handle);
+    pool* p = c.gpu.pools.find(memPool);
     if (p == nullptr || p->device != device) return cudaErrorInvalidValue;
     d.current_pool = p;
-    d.current_pool_handle = handle;
+    d.current_pool_handle = memPool;
     return cudaSuccess;
   });
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -28,21 +28,22 @@ cudaError_t with_stream(function_id& f, double host_costs::*cost, cudaStream_t h
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): parameters are named as in CUDA's header
 extern "C" {
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+cudaError_t cudaStreamCreate(cudaStream_t* pStream) {
   static function_id f("cudaStreamCreate");
-  return create(f, stream, cudaStreamDefault, 0);
+  return create(f, pStream, cudaStreamDefault, 0);
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags) {
   static function_id f("cudaStreamCreateWithFlags");
-  return create(f, stream, flags, 0);
+  return create(f, pStream, flags, 0);
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags, int priority) {
   static function_id f("cudaStreamCreateWithPriority");
-  return create(f, stream, flags, priority);
+  return create(f, pStream, flags, priority);
 }
 
 // Does not wait: what was enqueued still happens.
@@ -96,52 +97,53 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   });
 }
 
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags) {
+cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
   static function_id f("cudaStreamGetFlags");
-  return with_stream(f, &host_costs::other, stream, [&](const context&, const auto& s) -> cudaError_t {
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
     if (flags == nullptr) return cudaErrorInvalidValue;
     *flags = s.flags;
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
   static function_id f("cudaStreamGetPriority");
-  return with_stream(f, &host_costs::other, stream, [&](const context&, const auto& s) -> cudaError_t {
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
     if (priority == nullptr) return cudaErrorInvalidValue;
     *priority = s.priority;
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device) {
   static function_id f("cudaStreamGetDevice");
-  return with_stream(f, &host_costs::other, stream, [&](const context&, const auto& s) -> cudaError_t {
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
     if (device == nullptr) return cudaErrorInvalidValue;
     *device = s.device;
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId) {
   static function_id f("cudaStreamGetId");
-  return with_stream(f, &host_costs::other, stream, [&](const context&, const auto& s) -> cudaError_t {
-    if (id == nullptr) return cudaErrorInvalidValue;
-    *id = s.number;
+  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+    if (streamId == nullptr) return cudaErrorInvalidValue;
+    *streamId = s.number;
     return cudaSuccess;
   });
 }
 
 // Nothing begins a capture here, so there never is one.
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* pCaptureStatus) {
   static function_id f("cudaStreamIsCapturing");
   return with_stream(f, &host_costs::other, stream, [&](const context&, const auto&) -> cudaError_t {
-    if (status == nullptr) return cudaErrorInvalidValue;
-    *status = cudaStreamCaptureStatusNone;
+    if (pCaptureStatus == nullptr) return cudaErrorInvalidValue;
+    *pCaptureStatus = cudaStreamCaptureStatusNone;
     return cudaSuccess;
   });
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace hostoffload::inline v0::virtual_gpu::detail
