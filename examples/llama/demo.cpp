@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -120,7 +121,7 @@ std::vector<row> compare(const options& o, const vgpu::machine& machine, const t
       run.placement = p;
       run.window = window_bytes(o, run, machine, data);
       try {
-        const outcome done = train(machine, run, data, o.steps, terminal.of(label(p, batch), o.steps));
+        outcome done = train(machine, run, data, o.steps, terminal.of(label(p, batch), o.steps));
         const outcome free_copies =
             train(vgpu::infinitely_fast_link(machine), run, data, std::min(o.steps, steps_for_times),
                   terminal.of(label(p, batch) + ", infinitely fast link", steps_for_times));
@@ -133,6 +134,7 @@ std::vector<row> compare(const options& o, const vgpu::machine& machine, const t
         r.final_loss = done.losses.back();
         r.bitwise_equal_to_save =
             same_bits(done.losses, reference.losses) && same_bits(done.parameters, reference.parameters);
+        if (!o.save.empty()) r.parameters = std::move(done.parameters);
       } catch (const ho::out_of_memory&) {
         const std::size_t needed = p == plan::save ? reference.gpu_peak_bytes
                                                    : train(with_unlimited_memory(machine), run, data, 3).gpu_peak_bytes;

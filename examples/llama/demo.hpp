@@ -43,6 +43,7 @@ struct row {
   std::size_t host_bytes = 0;
   double final_loss = 0;
   bool bitwise_equal_to_save = false;  // losses and parameters, to save with unlimited memory
+  std::vector<double> parameters{};    // at the end, where they are to be saved
 };
 
 /// The machine that the options describe.

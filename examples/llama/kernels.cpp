@@ -2,6 +2,8 @@
 // the bytes that they move and no arithmetic.
 #include "kernels.hpp"
 
+#include "sizes.hpp"
+
 #include <cmath>
 
 namespace llama {
@@ -57,7 +59,7 @@ void kernels<T>::rms_norm(cudaStream_t stream, const T* x, const T* weight, T* o
   const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row) {
     const T* in = x + row * hidden;
     const C squares = sum<C>(hidden, [&](std::size_t c) { return static_cast<C>(in[c]) * static_cast<C>(in[c]); });
-    const C scale = C(1) / std::sqrt(squares / static_cast<C>(hidden) + C(1e-5));
+    const C scale = C(1) / std::sqrt(squares / static_cast<C>(hidden) + static_cast<C>(norm_epsilon));
     for (std::size_t c = 0; c < hidden; ++c) {
       out[row * hidden + c] = static_cast<T>(static_cast<C>(in[c]) * scale * static_cast<C>(weight[c]));
     }

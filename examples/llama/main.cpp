@@ -1,22 +1,30 @@
 // Trains a small Llama under several placements and prints what each one costs; see options.cpp for what can be chosen.
 
+#include "checkpoint.hpp"
 #include "demo.hpp"
 #include "options.hpp"
 #include "table.hpp"
 
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 namespace {
 
-void run(const llama::options& o) {
+void run(llama::options o) {
   const llama::token_stream data = o.tokens.empty() ? llama::token_stream::from_text(o.text)
                                                     : llama::token_stream::from_bin(o.tokens, o.run.model.vocabulary);
   data.check_sequence(o.run.model.sequence);
+  if (!o.init.empty()) {
+    o.run.start = std::make_shared<const std::vector<double>>(llama::load_checkpoint(o.init, o.run.model));
+  }
   std::optional<llama::result_file> file;
   if (!o.json.empty()) file.emplace(o.json);
+  std::optional<llama::result_file> saved;
+  if (!o.save.empty()) saved.emplace(o.save);
 
   const llama::vgpu::machine machine = llama::describe_machine(o);
   std::cout << llama::describe(o, machine) << '\n' << std::flush;
@@ -24,6 +32,12 @@ void run(const llama::options& o) {
   std::cout << llama::table(rows, machine) << std::flush;
   if (!std::cout) throw std::runtime_error("standard output: cannot be written");
   if (file) file->write(llama::json(rows, o, machine));
+  if (!saved) return;
+  if (!rows.front().fits) {
+    throw std::runtime_error(o.save +
+                             ": is not written: the run did not fit on the device; choose another --placement");
+  }
+  saved->write(llama::checkpoint(o.run.model, rows.front().parameters, o.run.type == llama::element::bf16));
 }
 
 }  // namespace

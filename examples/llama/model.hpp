@@ -35,7 +35,8 @@ public:
       layers_.push_back(std::make_unique<layer_t>(scheduler, shape, rows, ho::layer_position{i, shape.layers}));
     }
     for (std::size_t i = 0; i < shape.layers; ++i) define(i);
-    kernel::rope_angles(stream, work_.cosines.data(), work_.sines.data(), shape.sequence, shape.head_size(), 500000);
+    kernel::rope_angles(stream, work_.cosines.data(), work_.sines.data(), shape.sequence, shape.head_size(),
+                        rope_theta);
   }
 
   /// *total += scale * the sum of the losses. `tokens` and `targets`: device memory, [rows].
@@ -64,6 +65,9 @@ public:
     kernel::embed_backward(stream_, tokens_, work_.d_stream.data(), gradients_.embedding, rows_, shape_.hidden,
                            shape_.vocabulary);
   }
+
+  /// Between forward and backward: [rows, vocabulary].
+  [[nodiscard]] const device_array<T>& logits() const { return work_.logits; }
 
 private:
   using layer_t = layer<T, Table>;

@@ -48,6 +48,9 @@ void check(const options& o) {
                                   std::to_string(o.run.micro_batches));
     }
   }
+  if (!o.save.empty() && (o.plans.size() != 1 || o.batches.size() != 1)) {
+    throw std::invalid_argument("--save needs one --placement and one --batch: each run ends with weights of its own");
+  }
   if (!(o.run.optimiser.learning_rate > 0)) throw std::invalid_argument("--learning-rate must be positive");
 }
 
@@ -88,6 +91,16 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
                  "least, unlimited")
       ->group("What to run");
   app.add_option("--json", o.json, "Also write the table to this file")->group("What to run");
+
+  app.add_option(
+         "--init", o.init,
+         "Start from the weights in this safetensors file, with Hugging Face's names; the sizes under Model have "
+         "to be the file's")
+      ->group("Checkpoint");
+  app.add_option("--save", o.save,
+                 "Write the weights at the end to this file, likewise, as BF16 or F32 after --type; the optimiser's "
+                 "moments are not written")
+      ->group("Checkpoint");
 
   sizes& m = o.run.model;
   app.add_option("--layers", m.layers, "Number of layers")->group("Model");

@@ -29,6 +29,8 @@ struct options {
   std::string text;    // file of the training text ...
   std::string tokens;  // ... or, where not empty, of its tokens
   std::string json;    // where not empty, file for the results
+  std::string init;    // where not empty, checkpoint to start from
+  std::string save;    // where not empty, file for a checkpoint of the weights at the end
 };
 
 /// Nothing where the program is to end with `exit_code`: help was printed, or one line on standard error.

@@ -7,6 +7,10 @@
 
 namespace llama {
 
+// Of Llama 3.
+inline constexpr double norm_epsilon = 1e-5;
+inline constexpr double rope_theta = 500000;
+
 struct sizes {
   std::size_t layers = 8;
   std::size_t hidden = 128;

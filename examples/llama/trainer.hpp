@@ -79,6 +79,13 @@ public:
     return download_total();
   }
 
+  [[nodiscard]] std::vector<double> logits() override {
+    const std::vector<T> stored = model_.logits().to_host(stream_.get());
+    std::vector<double> values;
+    for (const T value : stored) values.push_back(static_cast<double>(static_cast<C>(value)));
+    return values;
+  }
+
   [[nodiscard]] const std::vector<parameter>& list() const override { return parameters_.list(); }
   [[nodiscard]] std::vector<double> values() override { return widen(parameters_.values(stream_.get())); }
   [[nodiscard]] std::vector<double> gradients() override { return widen(parameters_.gradient_values(stream_.get())); }

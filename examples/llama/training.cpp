@@ -29,15 +29,9 @@ std::size_t offloaded_bytes_per_layer(const training_options& o) {
   });
 }
 
-std::unique_ptr<training> make_training(const training_options& o, const token_stream& data) {
-  check(o.model);
-  data.check_sequence(o.model.sequence);
-  if (o.batch == 0 || o.micro_batches == 0)
-    throw std::invalid_argument("--batch and --micro-batches must be at least 1");
-  if (o.batch % o.micro_batches != 0) {
-    throw std::invalid_argument("--batch " + std::to_string(o.batch) + " is not a multiple of --micro-batches " +
-                                std::to_string(o.micro_batches));
-  }
+namespace {
+
+std::unique_ptr<training> make_training_of(const training_options& o, const token_stream& data) {
   switch (o.type) {
     case element::f32:
       return make_float_training(o, data);
@@ -47,6 +41,22 @@ std::unique_ptr<training> make_training(const training_options& o, const token_s
       return make_double_training(o, data);
   }
   throw std::invalid_argument("no such element type");
+}
+
+}  // namespace
+
+std::unique_ptr<training> make_training(const training_options& o, const token_stream& data) {
+  check(o.model);
+  data.check_sequence(o.model.sequence);
+  if (o.batch == 0 || o.micro_batches == 0)
+    throw std::invalid_argument("--batch and --micro-batches must be at least 1");
+  if (o.batch % o.micro_batches != 0) {
+    throw std::invalid_argument("--batch " + std::to_string(o.batch) + " is not a multiple of --micro-batches " +
+                                std::to_string(o.micro_batches));
+  }
+  std::unique_ptr<training> run = make_training_of(o, data);
+  if (o.start != nullptr) run->set_values(*o.start);
+  return run;
 }
 
 }  // namespace llama

@@ -38,8 +38,9 @@ struct training_options {
   std::size_t micro_batches = 1;  // that the step is divided into; gradients are summed in their order
   std::uint64_t seed = 1;
   adamw_options optimiser;
-  std::size_t window = ho::unlimited;         // bytes of device memory for offloaded tensors
-  std::size_t host_capacity = ho::unlimited;  // bytes of pinned memory for them
+  std::size_t window = ho::unlimited;                  // bytes of device memory for offloaded tensors
+  std::size_t host_capacity = ho::unlimited;           // bytes of pinned memory for them
+  std::shared_ptr<const std::vector<double>> start{};  // weights, laid out as list_parameters; null: from the seed
 };
 
 /// Bytes of one layer's tensors that the plan offloads, for one micro batch.
@@ -59,6 +60,9 @@ public:
 
   /// Forward only, on a batch of that number.
   virtual double loss(std::size_t batch) = 0;
+
+  /// What the last loss() computed for its last micro batch: [tokens, vocabulary].
+  [[nodiscard]] virtual std::vector<double> logits() = 0;
 
   /// Forward and backward without an update.
   virtual double compute_gradients(std::size_t batch) = 0;
