@@ -1,0 +1,53 @@
+#pragma once
+// Trainers made from a seed: what the proofs about waits, orders and failures run again and again. Every kernel's
+// values are looked at, so a wrong bit shows; every kernel declares its bytes, so a missing order shows.
+
+#include <hostoffload/hostoffload.hpp>
+#include <hostoffload/virtual_gpu/control.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace proof {
+
+namespace ho = hostoffload;
+
+/// What a seed decides.
+struct shape {
+  std::uint64_t seed = 0;
+  std::size_t layers = 1;         // 1 to 8
+  std::size_t schedulers = 1;     // 1 or 2, each with layers of its own
+  std::size_t micro_batches = 1;  // 1 to 3
+  bool second_stream = false;     // some reads are on a stream of the trainer's
+  bool straight_line = false;     // fetch instead of await
+  bool side_by_side = false;      // two chains of layers in two coroutines at once
+  double window = 1;              // of the least: from 1 to 4; 0: unlimited
+};
+
+[[nodiscard]] shape shape_of(std::uint64_t seed);
+[[nodiscard]] std::string to_string(const shape& s);
+
+/// A trainer: built, stepped and destroyed. Its tensors keep their placements; `save_all` overrides them for reference
+/// values.
+class program {
+public:
+  program(const shape& s, bool save_all);
+  program(const program&) = delete;
+  program& operator=(const program&) = delete;
+  ~program();
+
+  /// Enqueues one step.
+  void step();
+  /// Waits for the device: all values that kernels looked at since the last call, in order.
+  [[nodiscard]] std::vector<float> values();
+  [[nodiscard]] std::size_t least_window() const;
+
+private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace proof
