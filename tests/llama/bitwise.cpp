@@ -58,6 +58,40 @@ TEST_CASE("the same run twice gives the same bits") {
   require_same_bits(o);
 }
 
+TEST_CASE("the comparison sees other bits: another seed, and sums in another order") {
+  auto o = llama_tests::small_options();
+  o.placement = plan::save;
+  const result expected = reference(o);
+  ++o.seed;
+  const result other_seed = llama_tests::train(o, 3);
+  CHECK(llama_tests::first_difference({other_seed.losses.begin(), other_seed.losses.end()},
+                                      {expected.losses.begin(), expected.losses.begin() + 3}) == 0);
+  --o.seed;
+  o.micro_batches = 2;
+  CHECK(llama_tests::first_difference(reference(o).parameters, expected.parameters) < expected.parameters.size());
+}
+
+TEST_CASE("what is put away is gone: it comes back from the host or is computed again") {
+  auto o = llama_tests::small_options();
+  o.placement = plan::offload;
+  o.window = least_window(o);
+  const result offloaded = llama_tests::train(o, 4);
+  // All layers but the last, whose tensors need not have left when the backward pass begins.
+  CHECK(offloaded.bytes_in >= (o.model.layers - 1) * llama::offloaded_bytes_per_layer(o));
+  CHECK(offloaded.recomputed == 0);
+
+  o.placement = plan::remat;
+  o.window = hostoffload::unlimited;
+  const result recomputed = llama_tests::train(o, 4);
+  CHECK(recomputed.bytes_in == 0);
+  CHECK(recomputed.recomputed > 0);
+
+  o.placement = plan::save;
+  const result saved = llama_tests::train(o, 4);
+  CHECK(saved.bytes_in == 0);
+  CHECK(saved.recomputed == 0);
+}
+
 TEST_CASE("every placement gives the bits of save") {
   const auto type = GENERATE(element::f32, element::bf16);
   for (const plan p : llama::all_plans) {

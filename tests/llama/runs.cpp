@@ -52,7 +52,10 @@ result train(const llama::training_options& options, std::size_t steps) {
     const auto run = llama::make_training(options, text());
     for (std::size_t i = 0; i < steps; ++i) done.losses.push_back(run->step());
     done.parameters = run->values();
-    done.least_window_bytes = run->report().least_window_bytes;
+    const hostoffload::step_report last = run->report();
+    done.least_window_bytes = last.least_window_bytes;
+    done.bytes_in = last.bytes_in;
+    for (const hostoffload::tensor_report& each : last.tensors) done.recomputed += each.recomputed;
   }
   require_no_findings();
   require_no_leaks();

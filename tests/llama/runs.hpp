@@ -13,6 +13,8 @@ struct result {
   std::vector<double> losses;
   std::vector<double> parameters;
   std::size_t least_window_bytes = 0;
+  std::size_t bytes_in = 0;    // in the last step, from host to device
+  std::size_t recomputed = 0;  // in the last step, runs of a define function for values that were dropped
 };
 
 /// Three layers, a few thousand weights.
