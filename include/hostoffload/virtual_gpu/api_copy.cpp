@@ -42,7 +42,7 @@ bool matches(cudaMemcpyKind kind, const place& to, const place& from) {
 }
 
 void touch_device(pending_operation& op, const place& p, std::size_t bytes) {
-  if (address_sanitizer && p.on_device()) op.ranges.push_back({p.at, bytes});
+  if (address_sanitizer && p.on_device()) op.does.ranges.push_back({p.at, bytes});
 }
 
 void copy_on_host(const context& c, const place& to, const place& from, std::size_t bytes, stream& s) {
@@ -68,12 +68,13 @@ void enqueue_copy(const context& c, const place& to, const place& from, std::siz
   pending_operation& op = c.gpu.begin(s, kinds[d], c.name, c.thread);
   op.uses = uses[d];
   op.bytes = size;
-  op.count = bytes;
-  op.to = to.at;
+  op.does.kind = effect::action::copy;
+  op.does.count = bytes;
+  op.does.to = to.at;
   if (from.pageable()) {
-    op.staged.assign(from.at, from.at + bytes);
+    op.does.staged.assign(from.at, from.at + bytes);
   } else {
-    op.from = from.at;
+    op.does.from = from.at;
   }
   if (direction != direction::on_device) {
     op.link_bytes = size;
@@ -126,9 +127,10 @@ cudaError_t set(const context& c, void* at, int value, std::size_t bytes, stream
   op.uses = resource::memory;
   op.bytes = static_cast<double>(bytes);
   op.memory_bytes = op.bytes;
-  op.to = to.at;
-  op.value = value;
-  op.count = bytes;
+  op.does.kind = effect::action::set;
+  op.does.to = to.at;
+  op.does.value = value;
+  op.does.count = bytes;
   touch_device(op, to, bytes);
   c.gpu.detect.write(platform::access_of(op), s->clock, *to.in, to.offset(), to.offset() + bytes);
   c.gpu.enqueue(op);

@@ -236,7 +236,8 @@ cudaError_t cudaGetLastError() {
   static function_id f("cudaGetLastError");
   cudaError_t last = cudaSuccess;
   const cudaError_t failed = call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
-    last = std::exchange(c.thread.last_error, cudaSuccess);
+    last = std::exchange(c.thread.last_error, c.gpu.on(c.thread.device).lost);
+    if (c.thread.last_error != cudaSuccess) last = c.thread.last_error;
     return cudaSuccess;
   });
   return failed != cudaSuccess ? failed : last;
@@ -246,7 +247,8 @@ cudaError_t cudaPeekAtLastError() {
   static function_id f("cudaPeekAtLastError");
   cudaError_t last = cudaSuccess;
   const cudaError_t failed = call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
-    last = c.thread.last_error;
+    const cudaError_t lost = c.gpu.on(c.thread.device).lost;
+    last = lost != cudaSuccess ? lost : c.thread.last_error;
     return cudaSuccess;
   });
   return failed != cudaSuccess ? failed : last;

@@ -29,7 +29,10 @@ template <typename Body>
 cudaError_t with_event(function_id& f, double host_costs::*cost, cudaEvent_t handle, Body body) {
   return call(f, cost, [&](const context& c) -> cudaError_t {
     event_state* e = c.gpu.events.find(handle);
-    if (e != nullptr) return body(c, *e);
+    if (e != nullptr) {
+      c.gpu.require(e->device);
+      return body(c, *e);
+    }
     c.gpu.detect.report(finding_kind::bad_wait, c.gpu.access_of_host(c.name),
                         "uses an event that does not exist, or no longer");
     return cudaErrorInvalidResourceHandle;
@@ -53,6 +56,9 @@ cudaError_t record(function_id& f, cudaEvent_t handle, cudaStream_t stream, unsi
     e.pending = &op;
     e.recorded = true;
     e.clock = s->clock;
+    e.in_lane = s->in_lane;
+    e.anchor = s->anchor;
+    e.stream = s->number;
     op.marks = &e;
     c.gpu.enqueue(op);
     return cudaSuccess;

@@ -100,6 +100,7 @@ cudaError_t cudaHostUnregister(void* ptr) {
     if (a == nullptr || a->kind != memory_kind::registered || a->begin != ptr) return cudaErrorHostMemoryNotRegistered;
     check_idle(c, *a);
     wait_for_all(c);
+    c.gpu.order_of_effects.finish_all();
     c.gpu.pinned_used -= a->bytes;
     c.gpu.memory.remove(*a, 0);
     return cudaSuccess;

@@ -33,7 +33,7 @@ bool look(const context& c, pending_operation& op, const stream& s, std::span<co
     } else {
       c.gpu.detect.read(who, s.clock, *a, begin, begin + r.bytes);
     }
-    if (address_sanitizer && a->on_device()) op.ranges.push_back({a->begin + begin, r.bytes});
+    if (address_sanitizer && a->on_device()) op.does.ranges.push_back({a->begin + begin, r.bytes});
   }
   return reachable;
 }
@@ -57,7 +57,10 @@ extern "C" cudaError_t hostoffload_launch(cudaStream_t stream, const hostoffload
     op.memory_bytes = kernel->bytes;
     const bool reads = look(c, op, *s, {kernel->reads, kernel->read_count}, false);
     const bool writes = look(c, op, *s, {kernel->writes, kernel->write_count}, true);
-    if (reads && writes) op.code.assign(*kernel);
+    if (reads && writes) {
+      op.does.kind = effect::action::run;
+      op.does.code.assign(*kernel);
+    }
     c.gpu.enqueue(op);
     return cudaSuccess;
   });

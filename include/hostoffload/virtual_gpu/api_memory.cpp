@@ -17,6 +17,7 @@ allocation* freeable(const context& c, void* at, bool device_memory) {
                             : "frees memory that call #" + std::to_string(former->freed_call) + " freed already");
     return nullptr;
   }
+  c.gpu.require(a->device);
   const bool kind_fits = device_memory ? a->on_device() : a->kind == memory_kind::pinned;
   if (kind_fits && a->begin == at) return a;
   c.gpu.detect.report(

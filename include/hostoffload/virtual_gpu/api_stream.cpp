@@ -89,6 +89,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
                               " (call #" + std::to_string(e->call) + "), which was never recorded: it does not wait");
       return cudaSuccess;
     }
+    if (c.gpu.faults.watching() && c.gpu.faults.on_wait(s, *e, c.gpu.calls, c.gpu.is_behind(s, *e))) return cudaSuccess;
     s.clock.join(e->clock);
     pending_operation& op = c.gpu.begin(s, operation_kind::wait, c.name, c.thread);
     simulator::block(op, e->pending);

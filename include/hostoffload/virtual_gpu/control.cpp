@@ -177,15 +177,20 @@ std::vector<finding> leaks() {
   auto& gpu = s.machine();
   std::vector<finding> result;
   const auto made_by = [](std::uint64_t call) { return " (call #" + std::to_string(call) + ")"; };
-  for (const auto& [begin, a] : gpu.memory.all()) result.push_back(leak_of(gpu.detect.describe(a)));
+  // Of a device that a sticky error has ended all goes back with the process.
+  const auto lives = [&gpu](const auto& x) { return gpu.on(x.device).lost == cudaSuccess; };
+  for (const auto& [begin, a] : gpu.memory.all()) {
+    if (lives(a)) result.push_back(leak_of(gpu.detect.describe(a)));
+  }
   gpu.streams.each([&](const detail::stream& x, cudaStream_t) {
-    if (!x.implicit) result.push_back(leak_of("stream " + std::to_string(x.number) + made_by(x.call)));
+    if (!x.implicit && lives(x)) result.push_back(leak_of("stream " + std::to_string(x.number) + made_by(x.call)));
   });
   gpu.events.each([&](const detail::event& x, cudaEvent_t) {
-    result.push_back(leak_of("event " + std::to_string(x.number) + made_by(x.call)));
+    if (lives(x)) result.push_back(leak_of("event " + std::to_string(x.number) + made_by(x.call)));
   });
   gpu.pools.each([&](const detail::pool& x, cudaMemPool_t) {
-    if (!x.is_default) result.push_back(leak_of("memory pool " + std::to_string(x.number) + made_by(x.call)));
+    if (!x.is_default && lives(x))
+      result.push_back(leak_of("memory pool " + std::to_string(x.number) + made_by(x.call)));
   });
   return result;
 }

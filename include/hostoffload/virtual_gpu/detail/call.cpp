@@ -37,7 +37,16 @@ std::atomic<function_id*>& function_id::first() noexcept {
   return list;
 }
 
-function_id::function_id(std::string_view name) : name_(name), next_(first().load()) {
+function_id::role function_id::role_of(std::string_view name) noexcept {
+  for (const auto* other :
+       {"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetAttribute",
+        "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaDeviceReset"}) {
+    if (name == other) return role::goes_on_without;
+  }
+  return name == "cudaGetLastError" || name == "cudaPeekAtLastError" ? role::asks_for_errors : role::concerns_device;
+}
+
+function_id::function_id(std::string_view name) : name_(name), role_(role_of(name)), next_(first().load()) {
   while (!first().compare_exchange_weak(next_, this)) {
   }
 }
@@ -75,6 +84,16 @@ session::~session() {
 void session::spend(double seconds) const {
   thread_.clock += seconds;
   machine_.simulation.advance(thread_.clock);
+}
+
+cudaError_t admit(const session& s, const function_id& f) {
+  if (f.what() == function_id::role::asks_for_errors) return cudaSuccess;
+  platform& gpu = s.machine();
+  const int device = s.thread().device;
+  const cudaError_t error = gpu.faults.on_call(f.name(), gpu.calls);
+  if (is_sticky(error)) gpu.lose(device, error);
+  if (error != cudaSuccess) return error;
+  return f.what() == function_id::role::concerns_device ? gpu.on(device).lost : cudaSuccess;
 }
 
 void replace_machine(machine m, int devices) {

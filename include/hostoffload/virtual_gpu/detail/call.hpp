@@ -16,11 +16,15 @@ namespace hostoffload::inline v0::virtual_gpu::detail {
 /// Name and number of calls of a function of the API; a static in each function, on one list.
 class function_id {
 public:
+  enum class role : std::uint8_t { concerns_device, goes_on_without, asks_for_errors };
+
   explicit function_id(std::string_view name);
   function_id(const function_id&) = delete;
   function_id& operator=(const function_id&) = delete;
 
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
+  [[nodiscard]] role what() const noexcept { return role_; }
+  [[nodiscard]] static role role_of(std::string_view name) noexcept;
   void count() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
 
   /// All functions called since clear_counts(), by name.
@@ -31,6 +35,7 @@ private:
   static std::atomic<function_id*>& first() noexcept;
 
   std::string_view name_;
+  role role_;
   std::atomic<std::uint64_t> calls_{0};
   function_id* next_ = nullptr;
 };
@@ -69,6 +74,9 @@ struct context {
   void spend(double seconds) const { s.spend(seconds); }
 };
 
+/// Success, or what the call returns instead of doing anything: it fails on demand, or its device is lost.
+[[nodiscard]] cudaError_t admit(const session& s, const function_id& f);
+
 /// Runs the body of an API function, whose call costs the thread `cost`.
 template <typename Body>
 cudaError_t call(function_id& f, double host_costs::*cost, Body body) noexcept {
@@ -79,10 +87,15 @@ cudaError_t call(function_id& f, double host_costs::*cost, Body body) noexcept {
   f.count();
   cudaError_t error = cudaSuccess;
   try {
-    s.spend(c.gpu.model.host.*cost);
-    error = body(c);
+    error = admit(s, f);
+    if (error == cudaSuccess) {
+      s.spend(c.gpu.model.host.*cost);
+      error = body(c);
+    }
   } catch (const std::bad_alloc&) {
     error = cudaErrorMemoryAllocation;
+  } catch (const device_lost& lost) {
+    error = lost.code;
   }
   if (error != cudaSuccess) c.thread.last_error = error;
   return error;

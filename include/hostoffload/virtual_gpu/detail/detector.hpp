@@ -39,6 +39,7 @@ public:
   void report(finding_kind kind, const access& a, const std::string& what);
 
   [[nodiscard]] std::vector<finding> found() const { return found_; }
+  [[nodiscard]] bool silent() const noexcept { return found_.empty(); }
   void clear();
 
   [[nodiscard]] std::string describe(const access& a) const;

@@ -3,13 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
-#include <utility>
 #include <vector>
 
 #include <hostoffload/virtual_gpu/control.hpp>
 #include <hostoffload/virtual_gpu/detail/clock.hpp>
+#include <hostoffload/virtual_gpu/detail/effect.hpp>
 
 namespace hostoffload::inline v0::virtual_gpu::detail {
 
@@ -18,62 +16,11 @@ struct event;
 struct memory_block;
 struct pending_operation;
 
-/// A copy of a kernel's closure. Keeps its buffer when the operation is used again, so that a steady program allocates
-/// nothing.
-class closure {
-public:
-  closure() = default;
-  closure(const closure&) = delete;
-  closure& operator=(const closure&) = delete;
-  ~closure() { clear(); }
-
-  void assign(const hostoffload_kernel& kernel) {
-    clear();
-    if (kernel.run == nullptr) return;
-    void* to = kernel.closure_bytes == 0 ? nullptr : room(kernel.closure_bytes, kernel.closure_align);
-    if (kernel.copy != nullptr) kernel.copy(to, kernel.closure);
-    at_ = to;
-    run_ = kernel.run;
-    destroy_ = kernel.destroy;
-  }
-  void run() {
-    if (run_ != nullptr) run_(at_);
-  }
-  void clear() {
-    run_ = nullptr;
-    if (auto* destroy = std::exchange(destroy_, nullptr)) destroy(at_);
-  }
-
-private:
-  void* room(std::size_t bytes, std::size_t align) {
-    std::size_t space = bytes + align;
-    if (space > capacity_) {
-      buffer_ = std::make_unique<std::byte[]>(space);
-      capacity_ = space;
-    }
-    void* at = buffer_.get();
-    space = capacity_;
-    return std::align(align == 0 ? 1 : align, bytes, at, space);
-  }
-
-  std::unique_ptr<std::byte[]> buffer_;
-  std::size_t capacity_ = 0;
-  void* at_ = nullptr;
-  void (*run_)(void*) = nullptr;
-  void (*destroy_)(void*) = nullptr;
-};
-
-/// Bytes that the operation may touch while its effect runs.
-struct byte_range {
-  std::byte* begin = nullptr;
-  std::size_t bytes = 0;
-};
-
 /// What the simulation does next with an operation.
 enum class phase : std::uint8_t {
   queued,        // behind others of its stream, or in front and blocked by other streams' operations
   reach,         // in front of its stream from a moment that is still to come
-  wait_latency,  // a wait whose event has come
+  wait_latency,  // a wait whose event has come, or what uses nothing and is delayed
   engine,        // ready, and waiting for its copy engine
   latency,       // has its resource; no byte moves yet
   flow           // moves bytes or computes, at a rate that depends on what else runs
@@ -95,6 +42,7 @@ struct operation_state {
   double memory_bytes = 0;     // HBM traffic
   double least_seconds = 0;    // bound by something that is not shared
   double link_bytes = 0;
+  double delay = 0;             // seconds on top, on demand
   double flops = 0, bytes = 0;  // as declared, for the timeline
 
   // Where it is
@@ -107,19 +55,13 @@ struct operation_state {
   double speed = 0;      // of `remaining`, per second
   double updated = 0, finish = 0;
 
-  // What it does when it completes
-  std::byte* to = nullptr;
-  const std::byte* from = nullptr;  // null: from what was staged
-  std::size_t count = 0;
-  int value = 0;
+  // What it does when it completes, beside its effect
   event* marks = nullptr;
   memory_block* frees = nullptr;
 };
 
 struct pending_operation : operation_state {
-  closure code;
-  std::vector<byte_range> ranges;  // that the code may touch; kept only under the address sanitizer
-  std::vector<std::byte> staged;   // what pageable memory held at the call
+  effect does;
   std::vector<pending_operation*> blocks;
 };
 
@@ -136,6 +78,7 @@ struct stream {
   // Order, known when things are enqueued
   lane in_lane = 0;
   std::uint64_t tick = 0;  // last enqueued
+  std::uint64_t anchor = 0;  // of the last one that may bring order: records only repeat what came before
   vector_clock clock;
   std::uint64_t host_version = 0;  // of the host's clock, when last joined
   std::uint64_t legacy_tick = 0;   // of the legacy stream, when last joined
@@ -154,7 +97,11 @@ struct event {
   std::uint64_t call = 0;  // of its creation
   bool recorded = false;
 
-  vector_clock clock;  // of what the last record captured
+  // What the last record captured
+  vector_clock clock;
+  lane in_lane = 0;
+  std::uint64_t anchor = 0;  // of its stream: whoever is behind it is behind all of `clock`
+  std::uint64_t stream = 0;  // number
 
   pending_operation* pending = nullptr;  // the record, until it completes
   double time = 0;

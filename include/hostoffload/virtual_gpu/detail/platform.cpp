@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -42,7 +41,9 @@ stream* platform::find_stream(cudaStream_t handle, const thread_state& t) {
   if (handle == nullptr || handle == cudaStreamLegacy) return on(t.device).legacy;
   if (handle != cudaStreamPerThread) {
     stream* s = streams.find(handle);
-    return s == nullptr || s->legacy ? nullptr : s;
+    if (s == nullptr || s->legacy) return nullptr;
+    require(s->device);
+    return s;
   }
   stream*& s = per_thread_[{t.id, t.device}];
   if (s == nullptr) {
@@ -78,6 +79,7 @@ lane platform::take_lane(stream& s) {
 
 void platform::destroy_stream(cudaStream_t handle) {
   auto s = streams.remove(handle);
+  faults.stream_gone(*s);
   device_state& d = on(s->device);
   d.retired.join(s->clock);
   if (s->blocking()) d.retired_blocking.join(s->clock);
@@ -125,9 +127,18 @@ pending_operation& platform::begin(stream& s, operation_kind kind, std::uint32_t
   op.call = calls;
   op.on = &s;
   op.enqueued = t.clock;
+  const std::uint64_t seen = s.legacy_tick;
   order(s, op);
   op.tick = s.tick;
+  if (kind != operation_kind::record || s.legacy || s.legacy_tick != seen) s.anchor = s.tick;
+  op.delay = faults.delay_of(kind, texts.text(name));
   return op;
+}
+
+void platform::enqueue(pending_operation& op) {
+  const stream& s = *op.on;
+  if (order_of_effects.chosen()) order_of_effects.defer(op.does, s.in_lane, op.tick, s.clock, s.device);
+  simulation.enqueue(op);
 }
 
 access platform::access_of(const pending_operation& op) {
@@ -151,6 +162,22 @@ access platform::access_of_host(std::uint32_t name) const {
 void platform::know(const vector_clock& c) {
   host_.join(c);
   ++host_version_;
+  order_of_effects.finish(c);
+}
+
+bool platform::is_behind(const stream& s, const event& e) {
+  const auto orders = [&e](const vector_clock& c) { return c.after(e.in_lane, e.anchor); };
+  if (orders(s.clock) || orders(host_)) return true;
+  const device_state& d = on(s.device);
+  if (!s.legacy) return s.blocking() && orders(d.legacy->clock);
+  return orders(d.retired_blocking) || std::any_of(d.streams.begin(), d.streams.end(), [&](const stream* other) {
+           return other->blocking() && orders(other->clock);
+         });
+}
+
+void platform::lose(int device, cudaError_t code) {
+  on(device).lost = code;
+  order_of_effects.forget(device);
 }
 
 void platform::wait_for(stream& s, thread_state& t) {
@@ -197,38 +224,12 @@ void platform::wait_for_device(int device, thread_state& t) {
 }
 
 void platform::completed(pending_operation& op, double at) {
-  switch (op.kind) {
-    case operation_kind::kernel: {
-      const unpoisoned touchable(op.ranges);
-      op.code.run();
-      op.code.clear();
-      break;
-    }
-    case operation_kind::copy_to_device:
-    case operation_kind::copy_to_host:
-    case operation_kind::copy_on_device: {
-      const unpoisoned touchable(op.ranges);
-      std::memmove(op.to, op.from != nullptr ? op.from : op.staged.data(), op.count);
-      break;
-    }
-    case operation_kind::set: {
-      const unpoisoned touchable(op.ranges);
-      std::memset(op.to, op.value, op.count);
-      break;
-    }
-    case operation_kind::record:
-      if (op.marks != nullptr) {
-        op.marks->pending = nullptr;
-        op.marks->time = at;
-      }
-      break;
-    case operation_kind::free:
-      freed(op);
-      break;
-    case operation_kind::wait:
-    case operation_kind::allocate:
-      break;
+  if (on(op.on->device).lost == cudaSuccess) op.does.perform();
+  if (op.marks != nullptr) {
+    op.marks->pending = nullptr;
+    op.marks->time = at;
   }
+  if (op.frees != nullptr) freed(op);
   if (!recording) return;
   if (records.size() >= most_records) records.pop_front();
   records.push_back({op.kind, op.uses, op.name, op.on->device, op.on->number, op.call, op.enqueued, op.start, at,

@@ -13,6 +13,8 @@
 
 #include <hostoffload/virtual_gpu/control.hpp>
 #include <hostoffload/virtual_gpu/detail/detector.hpp>
+#include <hostoffload/virtual_gpu/detail/execution_order.hpp>
+#include <hostoffload/virtual_gpu/detail/fault_plan.hpp>
 #include <hostoffload/virtual_gpu/detail/handles.hpp>
 #include <hostoffload/virtual_gpu/detail/simulator.hpp>
 
@@ -28,8 +30,14 @@ struct thread_state {
   bool inside = false;
 };
 
+/// Thrown by what needs a device that a sticky error has ended.
+struct device_lost {
+  cudaError_t code;
+};
+
 struct device_state {
-  std::vector<stream*> streams;  // all that may have work, destroyed ones too
+  cudaError_t lost = cudaSuccess;  // the sticky error
+  std::vector<stream*> streams;    // all that may have work, destroyed ones too
   stream* legacy = nullptr;
   vector_clock retired;           // of streams that are gone
   vector_clock retired_blocking;  // and of those that the legacy stream waits for
@@ -51,14 +59,14 @@ public:
 
   // --- Streams and their order (platform.cpp)
 
-  /// The stream of a handle, of the special handles too; null if there is none.
+  /// The stream of a handle, of the special handles too; null if there is none. Throws device_lost.
   [[nodiscard]] stream* find_stream(cudaStream_t handle, const thread_state& t);
   std::pair<stream*, cudaStream_t> create_stream(int device, unsigned flags, int priority);
   void destroy_stream(cudaStream_t handle);
 
   /// An operation that is ordered behind all that its stream is ordered behind; fill it in, then enqueue it.
   pending_operation& begin(stream& s, operation_kind kind, std::uint32_t name, const thread_state& t);
-  void enqueue(pending_operation& op) { simulation.enqueue(op); }
+  void enqueue(pending_operation& op);
   [[nodiscard]] static access access_of(const pending_operation& op);
   /// An access that is the host's own, or a call's, for messages.
   [[nodiscard]] access access_of_host(std::uint32_t name) const;
@@ -69,6 +77,16 @@ public:
   [[nodiscard]] bool is_done(const stream& s, const thread_state& t);
   void wait_for_device(int device, thread_state& t);
   void know(const vector_clock& c);
+  /// Whatever is enqueued on `s` next is ordered behind all that `e` is behind.
+  [[nodiscard]] bool is_behind(const stream& s, const event& e);
+
+  /// A sticky error: nothing that the device still has to do takes effect.
+  void lose(int device, cudaError_t code);
+  void require(int device) const {
+    const auto& d = devices_[static_cast<std::size_t>(device)];
+    if (d.lost != cudaSuccess) throw device_lost{d.lost};
+  }
+
   [[nodiscard]] const vector_clock& host_clock() const noexcept { return host_; }
 
   [[nodiscard]] device_state& on(int device) { return devices_[static_cast<std::size_t>(device)]; }
@@ -101,6 +119,8 @@ public:
   handle_table<stream, cudaStream_t> streams;
   handle_table<event, cudaEvent_t> events;
   handle_table<pool, cudaMemPool_t> pools;
+  fault_plan faults;
+  execution_order order_of_effects;
 
   std::uint64_t calls = 0;
   std::uint64_t serial = 0;  // of streams, events and pools, for messages

@@ -144,7 +144,10 @@ void platform::freed(pending_operation& op) {
   if (idle(b) && (b.of == nullptr || b.of->destroyed)) drop(b);
 }
 
+// What the program ordered before the free may still have to take effect; where it ordered nothing, all of it may.
 void platform::drop(memory_block& b) {
+  order_of_effects.finish(b.freed);
+  if (!detect.silent()) order_of_effects.finish_all();
   on(b.device).used -= b.bytes;
   space_.unmap(b.begin);
   const auto is_b = [&b](const std::unique_ptr<memory_block>& x) { return x.get() == &b; };
@@ -210,6 +213,7 @@ std::byte* platform::allocate_pinned(std::size_t bytes, std::uint32_t function, 
 }
 
 void platform::free_pinned(allocation& a) {
+  order_of_effects.finish_all();
   pinned_used -= a.bytes;
   std::byte* begin = a.begin;
   memory.remove(a, calls);
@@ -254,6 +258,7 @@ void platform::reset_device(int device, thread_state& t) {
   });
   for (auto* handle : old_pools) destroy_pool(handle);
   trim(*on(device).default_pool, 0);
+  on(device).lost = cudaSuccess;
 }
 
 }  // namespace hostoffload::inline v0::virtual_gpu::detail

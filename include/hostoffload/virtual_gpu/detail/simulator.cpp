@@ -69,7 +69,7 @@ void simulator::step() {
         break;
       default:
         complete(op);
-        break;  // a wait, after its latency
+        break;  // what uses nothing, after its latency
     }
   }
   settle();
@@ -121,7 +121,9 @@ void simulator::ready(pending_operation& op) {
   switch (op.uses) {
     case resource::none:
       if (op.kind == operation_kind::wait && now_ > op.reached_at) {
-        schedule(op, phase::wait_latency, now_ + machine_.wait_latency.value);
+        schedule(op, phase::wait_latency, now_ + machine_.wait_latency.value + op.delay);
+      } else if (op.delay > 0) {
+        schedule(op, phase::wait_latency, now_ + op.delay);
       } else {
         complete(op);
       }
@@ -129,7 +131,7 @@ void simulator::ready(pending_operation& op) {
     case resource::compute:
     case resource::memory:
       op.start = now_;
-      schedule(op, phase::latency, now_ + machine_.kernel_latency.value);
+      schedule(op, phase::latency, now_ + machine_.kernel_latency.value + op.delay);
       break;
     default:
       op.at = phase::engine;
@@ -156,7 +158,7 @@ void simulator::start_engine(engine& e) {
   op.start = now_;
   const bool queued = e.last_end == now_ && op.enqueued < now_;
   const auto& latency = queued ? machine_.link.queued_latency : machine_.link.first_latency;
-  schedule(op, phase::latency, now_ + latency.value);
+  schedule(op, phase::latency, now_ + latency.value + op.delay);
 }
 
 void simulator::begin_flow(pending_operation& op) {
@@ -191,7 +193,7 @@ void simulator::complete(pending_operation& op) {
   if (s.head != nullptr) reach(*s.head, s.head->enqueued);
 
   op.blocks.clear();
-  op.ranges.clear();
+  op.does.clear();
   static_cast<operation_state&>(op) = {};
   unused_.push_back(&op);
 }
