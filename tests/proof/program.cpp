@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 namespace proof {
@@ -36,7 +37,11 @@ void combine(cudaStream_t stream, const float* in, std::size_t in_count, float* 
 }  // namespace
 
 /// Known only when a step has run: found once per seed, on an unlimited window.
-std::size_t least_window_of(const shape& s);
+static std::map<std::uint64_t, std::size_t>& least_windows() {
+  static std::map<std::uint64_t, std::size_t> known;
+  return known;
+}
+static std::size_t least_window_of(const shape& s);
 
 shape shape_of(std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -49,6 +54,7 @@ shape shape_of(std::uint64_t seed) {
   s.second_stream = one_in(2);
   s.straight_line = one_in(3);
   s.side_by_side = !s.straight_line && one_in(4);
+  s.stops_early = one_in(4) && s.micro_batches == 1;
   s.window = one_in(8) ? 0 : 1 + static_cast<double>(random() % 4) / 1.3;
   return s;
 }
@@ -57,7 +63,8 @@ std::string to_string(const shape& s) {
   std::ostringstream text;
   text << "seed " << s.seed << ": " << s.layers << " layers, " << s.schedulers << " schedulers, " << s.micro_batches
        << " micro batches" << (s.second_stream ? ", second stream" : "") << (s.straight_line ? ", straight-line" : "")
-       << (s.side_by_side ? ", side by side" : "") << ", window " << s.window << " of the least";
+       << (s.side_by_side ? ", side by side" : "") << (s.stops_early ? ", stops early" : "") << ", window " << s.window
+       << " of the least";
   return text.str();
 }
 
@@ -140,22 +147,23 @@ struct chain {
   }
 };
 
-/// A scheduler with its layers.
+/// A scheduler with its streams and layers.
 struct trainer {
-  explicit trainer(const ho::scheduler_options& options) : scheduler(options) {}
+  explicit trainer(std::size_t window)
+      : scheduler({.compute = compute.get(), .window = window, .sample_every = 2, .observer = watched}) {}
+  ho::stream second;
+  ho::stream compute;
   ho::prefetch_scheduler scheduler;
   std::vector<chain> chains;
 };
 
 struct program::state {
   shape s;
-  std::optional<ho::stream> compute{};
-  std::optional<ho::stream> second{};
   std::vector<std::unique_ptr<trainer>> trainers{};
 
   /// Some reads are on the second stream, by the layer's index.
   [[nodiscard]] cudaStream_t reader(const trainer& t, std::size_t index) const {
-    return s.second_stream && index % 3 == 1 ? second->get() : t.scheduler.compute();
+    return s.second_stream && index % 3 == 1 ? t.second.get() : t.scheduler.compute();
   }
 
   template <class Tensor>
@@ -173,7 +181,7 @@ struct program::state {
     for (std::size_t micro = 0; micro < s.micro_batches; ++micro) {
       begin_batch(c);
       for (std::size_t i = 0; i < c.layers.size(); ++i) co_await use(c, c.layers[i]->d, reader(t, i));
-      for (std::size_t i = c.layers.size(); i-- > 0;) {
+      for (std::size_t i = c.layers.size(); i-- > last_layer(c);) {
         layer& l = *c.layers[i];
         co_await use_last(c, l.d, reader(t, i));
         co_await use_last(c, l.c, t.scheduler.compute());
@@ -194,7 +202,7 @@ struct program::state {
         auto in = c.layers[i]->d.fetch(reader(t, i));
         c.look(reader(t, i), in);
       }
-      for (std::size_t i = c.layers.size(); i-- > 0;) {
+      for (std::size_t i = c.layers.size(); i-- > last_layer(c);) {
         layer& l = *c.layers[i];
         use_now(l.d, reader(t, i));
         use_now(l.c, t.scheduler.compute());
@@ -203,6 +211,9 @@ struct program::state {
       }
     }
   }
+
+  /// With which the backward pass ends.
+  [[nodiscard]] std::size_t last_layer(const chain& c) const { return s.stops_early ? c.layers.size() / 2 : 0; }
 
   static void begin_batch(chain& c) {
     for (auto& l : c.layers) l->batch = c.batch;
@@ -218,14 +229,11 @@ struct program::state {
 
 program::program(const shape& s, bool save_all) : state_(std::make_unique<state>(state{s})) {
   state& my = *state_;
-  my.second.emplace();
   const std::size_t least = s.window == 0 || save_all ? 0 : least_window_of(s);
   const std::size_t window =
       least == 0 ? ho::unlimited : static_cast<std::size_t>(static_cast<double>(least) * s.window);
-  my.compute.emplace();
   for (std::size_t i = 0; i < s.schedulers; ++i) {
-    my.trainers.push_back(std::make_unique<trainer>(
-        ho::scheduler_options{.compute = my.compute->get(), .window = window, .sample_every = 2, .observer = watched}));
+    my.trainers.push_back(std::make_unique<trainer>(window));
     trainer& t = *my.trainers.back();
     std::mt19937_64 random(s.seed + i);
     t.chains.resize(s.side_by_side ? 2 : 1);
@@ -240,9 +248,10 @@ program::program(const shape& s, bool save_all) : state_(std::make_unique<state>
 
 program::~program() = default;
 
-void program::step() {
+void program::step(float batch) {
   state& my = *state_;
   for (auto& t : my.trainers) {
+    for (chain& c : t->chains) c.batch = batch;
     if (my.s.straight_line) {
       ho::step step(t->scheduler);
       for (chain& c : t->chains) my.pass_now(*t, c);
@@ -272,15 +281,20 @@ std::size_t program::least_window() const {
 }
 
 std::size_t least_window_of(const shape& s) {
-  static std::map<std::uint64_t, std::size_t> known;
-  const auto found = known.find(s.seed);
-  if (found != known.end()) return found->second;
+  const auto found = least_windows().find(s.seed);
+  if (found == least_windows().end()) throw std::logic_error("prepare(shape) has not been called");
+  return found->second;
+}
+
+void prepare(const shape& s) {
+  if (least_windows().count(s.seed) != 0) return;
+  vg::reset(vg::gb200());
   shape without_bound = s;
   without_bound.window = 0;
   program measured(without_bound, false);
-  measured.step();
+  measured.step(0);
   static_cast<void>(measured.values());
-  return known[s.seed] = measured.least_window();
+  least_windows()[s.seed] = measured.least_window();
 }
 
 }  // namespace proof

@@ -24,11 +24,15 @@ struct shape {
   bool second_stream = false;     // some reads are on a stream of the trainer's
   bool straight_line = false;     // fetch instead of await
   bool side_by_side = false;      // two chains of layers in two coroutines at once
+  bool stops_early = false;       // the backward pass ends in the middle: the step drops the rest
   double window = 1;              // of the least: from 1 to 4; 0: unlimited
 };
 
 [[nodiscard]] shape shape_of(std::uint64_t seed);
 [[nodiscard]] std::string to_string(const shape& s);
+
+/// Finds out the least window of a shape, before a program of it is built; resets the virtual GPU.
+void prepare(const shape& s);
 
 /// A trainer: built, stepped and destroyed. Its tensors keep their placements; `save_all` overrides them for reference
 /// values.
@@ -39,8 +43,8 @@ public:
   program& operator=(const program&) = delete;
   ~program();
 
-  /// Enqueues one step.
-  void step();
+  /// Enqueues one step; `batch` changes all values.
+  void step(float batch);
   /// Waits for the device: all values that kernels looked at since the last call, in order.
   [[nodiscard]] std::vector<float> values();
   [[nodiscard]] std::size_t least_window() const;

@@ -87,6 +87,7 @@ public:
   }
 
   [[nodiscard]] std::uint64_t next_point(stream_id s) const noexcept { return streams_[s].recorded + 1; }
+  [[nodiscard]] std::uint64_t last_point(stream_id s) const noexcept { return streams_[s].recorded; }
   [[nodiscard]] stream_clock next_points() const noexcept {
     stream_clock all;
     for (std::size_t i = 0; i < count_; ++i) {

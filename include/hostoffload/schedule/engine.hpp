@@ -101,6 +101,7 @@ public:
 
 private:
   static constexpr stream_id compute_id = 0;
+  static constexpr std::uint64_t any_rank = ~std::uint64_t{0};
 
   /// Times, in sampled steps, what the compute stream does between its two ends: waiting for a copy, or a copy itself.
   class timed_span {
@@ -131,14 +132,15 @@ private:
   void throw_without_host_slot(const tensor_record& r) const;
 
   // engine_copies.hpp
-  slot* take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker,
-                  const stream_clock& also = {});
+  slot* take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker);
   void free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept;
   void use_begins(slot& s, const tensor_record& r) noexcept;
   void use_ends(slot& s, const tensor_record& r) noexcept;
   void forget_device_copy(tensor_record& r) noexcept;
   void copy_out(tensor_record& r);
   void copy_in(tensor_record& r, slot& target);
+  void fetch_into(tensor_record& r, slot& target);
+  [[nodiscard]] bool may_fetch_ahead() const noexcept { return fetching_ahead_ && options_.overlap && window_; }
   void fetch_ahead();
   void put_behind(stream_id s, const stream_clock& needed, const purpose& what);
   void link_stowed(tensor_record& r) noexcept;
@@ -186,8 +188,9 @@ private:
   std::size_t owners_ = 0;
   bool closed_ = false;
   bool in_step_ = false;
-  bool fetching_ahead_ = false;  // the backward pass has begun
-  bool room_changed_ = false;    // since fetch_ahead() last found none
+  bool fetching_ahead_ = false;        // the backward pass has begun
+  bool room_changed_ = false;          // since fetch_ahead() last found none
+  std::uint64_t looked_ahead_at_ = 0;  // the compute stream's point at that time
   std::uint64_t steps_ = 0;
   std::uint64_t uses_ = 0;
   std::uint64_t stowed_ = 0;

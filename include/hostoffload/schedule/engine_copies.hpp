@@ -34,14 +34,14 @@ inline void engine::use_ends(slot& s, const tensor_record& r) noexcept {
   room_changed_ = true;
 }
 
-/// A slot for `r`; what `taker` writes from now on is behind the slot's last users and behind `also`. Null: no room in the
-/// window.
+/// A slot for `r`, of kept ones only those of rank below `rank_limit`. Whoever writes there goes behind slot::behind
+/// first. Null: no room in the window.
 inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit,
-                               stream_id taker, const stream_clock& also) {
+                               stream_id taker) {
   const std::size_t bytes = slot_size(r.bytes);
+  const bool ahead = rank_limit != any_rank;
   slot* taken = nullptr;
   if (r.in_window() && window_) {
-    const bool ahead = rank_limit != ~std::uint64_t{0};
     if (!ahead && window_in_use_ + bytes > window_limit(line, oldest)) return nullptr;
     const std::size_t needed = reserve_known_ ? reserve_ : window_->total_bytes();
     const std::size_t to_come = ahead || window_in_use_ + bytes >= needed ? 0 : needed - window_in_use_ - bytes;
@@ -55,14 +55,6 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
   now_.window_peak_bytes = std::max(now_.window_peak_bytes, window_held_);
   now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);
   if (options_.observer.taken != nullptr) options_.observer.taken(taken->begin, taken->bytes);
-  try {
-    stream_clock needed = taken->behind;
-    needed.join(also);
-    put_behind(taker, needed, r.as_purpose());
-  } catch (...) {
-    free_slot(r, taken, taken->behind);
-    throw;
-  }
   return taken;
 }
 
@@ -126,8 +118,17 @@ inline void engine::copy_out(tensor_record& r) {
   now_.host_peak_bytes = std::max(now_.host_peak_bytes, host_held_);
 }
 
-/// The one place that issues a copy in. take_slot has put it behind the copy out and behind all users of the target.
+/// The one place that issues a copy in: behind the copy out and behind all users of the target.
 inline void engine::copy_in(tensor_record& r, slot& target) {
+  stream_clock needed = target.behind;
+  needed.join(r.host_written);
+  // Leases that ended since the last look ahead often ended together, with nothing enqueued in between: the first copy
+  // that has to wait for one of them waits for the last.
+  const std::uint64_t used = needed.at[compute_id];
+  if (used > looked_ahead_at_ && used > order_.clock_of(in_id_).at[compute_id]) {
+    needed.join(compute_id, order_.last_point(compute_id));
+  }
+  order_.put_behind(in_id_, needed, r.as_purpose());
   const timed_span exposed(*this, in_id_ == compute_id);
   check(cudaMemcpyAsync(target.begin, r.host->begin, r.bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});
@@ -143,27 +144,33 @@ inline void engine::copy_in(tensor_record& r, slot& target) {
   ++now_.copies_in;
 }
 
+/// Takes the target back if the copy cannot be issued.
+inline void engine::fetch_into(tensor_record& r, slot& target) {
+  slot* taken = &target;
+  try {
+    copy_in(r, target);
+  } catch (...) {
+    r.device = nullptr;
+    free_slot(r, taken, order_.next_points());
+    throw;
+  }
+}
+
 /// The backward pass uses last what the forward pass stowed first: copies in are issued in the reverse order of
 /// stowing, as far as the window has room that nothing needed sooner occupies.
 inline void engine::fetch_ahead() {
-  if (!fetching_ahead_ || !room_changed_ || !options_.overlap || !window_) return;
+  if (!may_fetch_ahead() || !room_changed_) return;
   for (tensor_record* r = last_stowed_; r != nullptr; r = r->stowed_before) {
     if (r->device != nullptr || r->state != life::alive) continue;
-    slot* const target = take_slot(*r, nullptr, false, r->rank, in_id_, r->host_written);
+    slot* const target = take_slot(*r, nullptr, false, r->rank, in_id_);
     if (target == nullptr) break;
     target->rank = r->rank;
-    try {
-      copy_in(*r, *target);
-    } catch (...) {
-      slot* unused = target;
-      r->device = nullptr;
-      free_slot(*r, unused, order_.next_points());
-      throw;
-    }
+    fetch_into(*r, *target);
     target->state = slot_state::kept;
     target->behind = r->written;
   }
   room_changed_ = false;
+  looked_ahead_at_ = order_.last_point(compute_id);
 }
 
 inline void engine::link_stowed(tensor_record& r) noexcept {

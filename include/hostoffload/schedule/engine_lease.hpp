@@ -36,15 +36,9 @@ inline outcome engine::request(lease_request& q, bool oldest) {
     return outcome::being_made;
   }
   if (r.device == nullptr && r.on_host) {
-    slot* const target = take_slot(r, q.line, oldest, ~std::uint64_t{0}, in_id_, r.host_written);
+    slot* const target = take_slot(r, q.line, oldest, any_rank, in_id_);
     if (target == nullptr) return outcome::no_room;
-    r.device = target;
-    try {
-      copy_in(r, *target);
-    } catch (...) {
-      free_slot(r, r.device, order_.next_points());
-      throw;
-    }
+    fetch_into(r, *target);
     fetching_ahead_ = true;
     ++row(r).late_fetches;
     ++now_.late_fetches;
@@ -72,20 +66,28 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
                         " of its group begins anew: end its life with co_await std::move(tensor)");
     }
   }
-  for (tensor_record* m : r.made_by->members) {
-    const bool here = m != &r && again && (m->state == life::none || m->device != nullptr || m->on_host);
-    slot* const taken = take_slot(*m, q.line, oldest, ~std::uint64_t{0}, compute_id);
-    if (taken == nullptr) {
-      abort_making(r, false);
-      return false;
+  try {
+    stream_clock needed;
+    for (tensor_record* m : r.made_by->members) {
+      slot* const taken = take_slot(*m, q.line, oldest, any_rank, compute_id);
+      if (taken == nullptr) {
+        abort_making(r, false);
+        return false;
+      }
+      use_begins(*taken, *m);
+      needed.join(taken->behind);
+      const bool here = m != &r && again && (m->state == life::none || m->device != nullptr || m->on_host);
+      (here ? m->aside : m->device) = taken;
+      if (here) continue;
+      m->temporary = m->state == life::none && again;
+      m->remaking = m->state == life::alive;
+      m->state = life::making;
+      if (!again && m->in_window()) fetching_ahead_ = false;
     }
-    use_begins(*taken, *m);
-    (here ? m->aside : m->device) = taken;
-    if (here) continue;
-    m->temporary = m->state == life::none && again;
-    m->remaking = m->state == life::alive;
-    m->state = life::making;
-    if (!again && m->in_window()) fetching_ahead_ = false;
+    put_behind(compute_id, needed, r.as_purpose());
+  } catch (...) {
+    abort_making(r, false);
+    throw;
   }
   if (again) ++row(r).recomputed;
   q.making = branch{};
@@ -229,8 +231,14 @@ inline void engine::begin_produce(lease_request& q) {
     throw usage_error("tensor " + r.title() +
                       " is placed as remat and nothing says how it is made again: give it to define");
   }
-  slot* const taken = take_slot(r, q.line, true, ~std::uint64_t{0}, q.stream);
+  slot* taken = take_slot(r, q.line, true, any_rank, q.stream);
   if (taken == nullptr) throw_no_room(q);
+  try {
+    put_behind(q.stream, taken->behind, r.as_purpose());
+  } catch (...) {
+    free_slot(r, taken, taken->behind);
+    throw;
+  }
   use_begins(*taken, r);
   r.device = taken;
   r.state = life::making;
@@ -247,14 +255,15 @@ inline void engine::begin_produce(lease_request& q) {
 inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing) noexcept {
   if (closed_ || generation != r.generation) return;  // of a life that is over
   try {
-    (writing ? r.written : r.readers).join(on, order_.lease_ends(on));
+    const std::uint64_t released = order_.lease_ends(on);
+    (writing ? r.written : r.readers).join(on, released);
     if (writing) r.state = life::alive;
     if (--r.leases != 0) return;
     r.pattern.ends(++uses_);
     use_ends(*r.device, r);
     if (writing && r.in_window()) copy_out(r);
     settle(r);
-    fetch_ahead();
+    if (r.in_window() && may_fetch_ahead() && order_.next_point(on) == released) order_.record(on, r.as_purpose());
     serve_waiters();
   } catch (...) {
     if (!kept_error_) kept_error_ = std::current_exception();
