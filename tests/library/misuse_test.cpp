@@ -362,3 +362,42 @@ TEST_CASE("a scheduler destroyed with work in flight waits for its copies") {
   }
   CHECK(vg::now() >= 1.0);
 }
+
+TEST_CASE("a lease on a second stream that is held when the step ends: the memory's next user goes behind it") {
+  const bool overlap = GENERATE(false, true);
+  const bool last = GENERATE(false, true);
+  const std::size_t window = GENERATE(std::size_t{8192}, ho::unlimited);
+  INFO("overlap " << overlap << ", last " << last << ", window " << window);
+  gpu device;
+  const ho::stream compute, other;
+  ho::prefetch_scheduler scheduler(
+      {.compute = compute.get(), .window = window, .overlap = overlap, .observer = watched});
+  x_tensor t(scheduler, 1000, {}, ho::choice::offload);
+  t.define([&](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1); });
+  std::optional<seen> read;
+  {
+    ho::step s(scheduler);
+    auto lease = last ? std::move(t).fetch(other.get()) : t.fetch(other.get());
+    busy(other.get(), 1e-3);
+    read.emplace(other.get(), lease.data(), 1000);
+    CHECK_THROWS_WITH(s.end(), has_text("the step ends while a lease"));
+  }
+  {
+    ho::step s(scheduler);
+    auto lease = std::move(t).fetch(compute.get());
+    lease.end();
+    s.end();
+  }
+  CHECK(read->is(1));
+}
+
+TEST_CASE("host_capacity holds when tensors are destroyed and others of another size are built") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 64_KiB, .host_capacity = 8_KiB, .observer = watched});
+  for (const std::size_t elements : {1024U, 2048U, 512U}) {  // 4, 8 and 2 KiB, one at a time
+    const x_tensor t(scheduler, elements, {}, ho::choice::offload);
+    ho::step s(scheduler);
+    s.end();
+  }
+  CHECK(vg::memory_usage().pinned_peak <= 8_KiB);
+}

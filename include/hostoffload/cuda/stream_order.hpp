@@ -73,17 +73,21 @@ public:
     --streams_[s].leases;
     return s < fixed_ ? next_point(s) : record(s);
   }
-  /// After a failed step. Points of the trainer's streams are recorded where that still works.
-  void drop_leases() noexcept {
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (i >= fixed_ && streams_[i].leases != 0) {
-        try {
-          record(static_cast<stream_id>(i));
-        } catch (const error&) {  // nothing more can be enqueued there
-        }
+  /// Leases on the trainer's streams may end without a word: next_points() covers them from here on, where that still
+  /// works.
+  void record_leases() noexcept {
+    for (std::size_t i = fixed_; i < count_; ++i) {
+      if (streams_[i].leases == 0) continue;
+      try {
+        record(static_cast<stream_id>(i));
+      } catch (const error&) {  // nothing more can be enqueued there
       }
-      streams_[i].leases = 0;
     }
+  }
+  /// A step is over, and with it every lease.
+  void drop_leases() noexcept {
+    record_leases();
+    for (line& l : streams_) l.leases = 0;
   }
 
   [[nodiscard]] std::uint64_t next_point(stream_id s) const noexcept { return streams_[s].recorded + 1; }

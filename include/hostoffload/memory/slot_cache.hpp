@@ -49,6 +49,18 @@ public:
     bucket_of(s.bytes).free.push_back(&s);  // within what take() reserved
   }
 
+  /// Whether take() would allocate nothing.
+  [[nodiscard]] bool has_free(std::size_t bytes) { return !bucket_of(bytes).free.empty(); }
+
+  /// Gives up all slots if none is in use. No work on them may be in flight.
+  void release_unused() noexcept {
+    if (used_ != 0) return;
+    buckets_.clear();
+    slots_.clear();
+    owned_.clear();
+    rest_ = callers_;
+  }
+
   /// One allocation for slots to come.
   void reserve(std::size_t bytes, const purpose& what) {
     if (callers_.begin != nullptr || bytes <= rest_.bytes) return;

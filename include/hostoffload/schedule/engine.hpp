@@ -154,6 +154,7 @@ private:
   // engine_step.hpp
   void idle();
   void reserve_host_memory();
+  void take_host_slot(tensor_record& r);
   void end_all_lives(std::exception_ptr& first_error);
   tensor_report& row(const tensor_record& r) noexcept { return now_.tensors[r.row]; }
   void drop_leases_of(tensor_record& r) noexcept;

@@ -101,6 +101,7 @@ inline void engine::remove(tensor_record& r) noexcept {
         std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while a lease on it was held"));
   }
   if (r.state != life::none) {
+    if (r.leases != 0) order_.record_leases();
     r.written.join(order_.next_points());
     if (r.leases != 0 || r.state == life::making) use_ends(*r.device, r);
     r.leases = 0;
@@ -149,17 +150,46 @@ inline void engine::count_tensor(const tensor_record& r, int change) noexcept {
   if (may_offload && r.placed != choice::offload) t.fell_back += static_cast<std::size_t>(change);
 }
 
-/// Host slots for the tensors built since the last step, in one allocation.
+/// Host slots for the tensors built since the last step: what tensors that are gone have left, and one allocation.
+/// Waits for the copies in flight only where the former has to be freed to keep within host_capacity.
 inline void engine::reserve_host_memory() {
-  std::size_t missing = 0;
-  for (const tensor_record* r : tensors_) missing += r->in_window() && r->host == nullptr ? slot_size(r->bytes) : 0;
-  if (missing == 0) return;
-  host_->reserve(missing, {});
-  for (tensor_record* r : tensors_) {
-    if (!r->in_window() || r->host != nullptr) continue;
-    r->host = &host_->take(slot_size(r->bytes), *r, order_.clock_of(out_id_), r->as_purpose());
-    r->host_read = r->host->behind;
+  const auto wants_slot = [](const tensor_record* r) { return r->in_window() && r->host == nullptr; };
+  const auto missing = [&] {
+    std::size_t bytes = 0;
+    for (tensor_record* r : tensors_) {
+      if (!wants_slot(r)) continue;
+      if (host_->has_free(slot_size(r->bytes))) {
+        take_host_slot(*r);
+      } else {
+        bytes += slot_size(r->bytes);
+      }
+    }
+    return bytes;
+  };
+  std::size_t bytes = missing();
+  if (bytes == 0) return;
+  if (bytes > options_.host_capacity - std::min(options_.host_capacity, host_->total_bytes())) {
+    for (const stream_id s : {out_id_, in_id_}) check(cudaStreamSynchronize(order_.handle(s)), "cudaStreamSynchronize");
+    host_->release_unused();
+    bytes = missing();
+    if (bytes > options_.host_capacity - std::min(options_.host_capacity, host_->total_bytes())) {
+      throw host_capacity_error(
+          "pinned host memory is in pieces of other sizes, left by tensors that are gone: " + std::to_string(bytes) +
+              " bytes are needed on top of " + std::to_string(host_->total_bytes()) + " of " +
+              std::to_string(options_.host_capacity) +
+              "; build the tensors of all sizes before the first step, or a new scheduler",
+          host_->total_bytes() + bytes, options_.host_capacity);
+    }
   }
+  host_->reserve(bytes, {});
+  for (tensor_record* r : tensors_) {
+    if (wants_slot(r)) take_host_slot(*r);
+  }
+}
+
+inline void engine::take_host_slot(tensor_record& r) {
+  r.host = &host_->take(slot_size(r.bytes), r, order_.clock_of(out_id_), r.as_purpose());
+  r.host_read = r.host->behind;
 }
 
 inline void engine::begin_step() {
@@ -221,6 +251,7 @@ inline void engine::end_all_lives(std::exception_ptr& first_error) {
         first_error =
             std::make_exception_ptr(usage_error("the step ends while a lease on tensor " + r->title() + " is held"));
       }
+      order_.drop_leases();
       drop_leases_of(*r);
     }
     if (first_error) r->written.join(order_.next_points());
