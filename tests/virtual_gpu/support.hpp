@@ -101,7 +101,9 @@ inline cudaError_t launch(cudaStream_t stream, const char* name, const std::vect
 /// A fresh machine, with streams, events and memory that go back at the end.
 class gpu {
 public:
-  explicit gpu(vg::machine m = round_numbers(), int devices = 1) { vg::reset(std::move(m), devices); }
+  explicit gpu(vg::machine m = round_numbers(), int devices = 1, vg::mode how = vg::mode::execute) {
+    vg::reset(std::move(m), devices, how);
+  }
   gpu(const gpu&) = delete;
   gpu& operator=(const gpu&) = delete;
   ~gpu() {

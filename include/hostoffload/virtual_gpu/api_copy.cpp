@@ -41,8 +41,12 @@ bool matches(cudaMemcpyKind kind, const place& to, const place& from) {
   }
 }
 
-void touch_device(pending_operation& op, const place& p, std::size_t bytes) {
-  if (address_sanitizer && p.on_device()) op.does.ranges.push_back({p.at, bytes});
+bool stored(const context& c, const place& p, std::size_t bytes) {
+  return p.pageable() || c.gpu.stored(*p.in, p.offset(), bytes);
+}
+
+void touch_device(const context& c, pending_operation& op, const place& p, std::size_t bytes) {
+  if (address_sanitizer && !c.gpu.dry && p.on_device()) op.does.ranges.push_back({p.at, bytes});
 }
 
 void copy_on_host(const context& c, const place& to, const place& from, std::size_t bytes, stream& s) {
@@ -50,7 +54,7 @@ void copy_on_host(const context& c, const place& to, const place& from, std::siz
   const access who = c.gpu.access_of_host(c.name);
   if (!from.pageable()) c.gpu.detect.host_read(who, c.gpu.host_clock(), *from.in, from.offset(), from.offset() + bytes);
   if (!to.pageable()) c.gpu.detect.host_write(who, c.gpu.host_clock(), *to.in, to.offset(), to.offset() + bytes);
-  std::memmove(to.at, from.at, bytes);
+  if (stored(c, to, bytes) && stored(c, from, bytes)) std::memmove(to.at, from.at, bytes);
   c.spend(static_cast<double>(bytes) / c.gpu.model.host.pageable.value);
 }
 
@@ -68,13 +72,15 @@ void enqueue_copy(const context& c, const place& to, const place& from, std::siz
   pending_operation& op = c.gpu.begin(s, kinds[d], c.name, c.thread);
   op.uses = uses[d];
   op.bytes = size;
-  op.does.kind = effect::action::copy;
-  op.does.count = bytes;
-  op.does.to = to.at;
-  if (from.pageable()) {
-    op.does.staged.assign(from.at, from.at + bytes);
-  } else {
-    op.does.from = from.at;
+  if (stored(c, to, bytes) && stored(c, from, bytes)) {
+    op.does.kind = effect::action::copy;
+    op.does.count = bytes;
+    op.does.to = to.at;
+    if (from.pageable()) {
+      op.does.staged.assign(from.at, from.at + bytes);
+    } else {
+      op.does.from = from.at;
+    }
   }
   if (direction != direction::on_device) {
     op.link_bytes = size;
@@ -84,8 +90,8 @@ void enqueue_copy(const context& c, const place& to, const place& from, std::siz
     op.memory_bytes = size;
     op.least_seconds = size / c.gpu.model.peer.value;
   }
-  touch_device(op, to, bytes);
-  touch_device(op, from, bytes);
+  touch_device(c, op, to, bytes);
+  touch_device(c, op, from, bytes);
   const access who = platform::access_of(op);
   if (!from.pageable()) c.gpu.detect.read(who, s.clock, *from.in, from.offset(), from.offset() + bytes);
   if (!to.pageable()) c.gpu.detect.write(who, s.clock, *to.in, to.offset(), to.offset() + bytes);
@@ -127,11 +133,11 @@ cudaError_t set(const context& c, void* at, int value, std::size_t bytes, stream
   op.uses = resource::memory;
   op.bytes = static_cast<double>(bytes);
   op.memory_bytes = op.bytes;
-  op.does.kind = effect::action::set;
+  if (stored(c, to, bytes)) op.does.kind = effect::action::set;
   op.does.to = to.at;
   op.does.value = value;
   op.does.count = bytes;
-  touch_device(op, to, bytes);
+  touch_device(c, op, to, bytes);
   c.gpu.detect.write(platform::access_of(op), s->clock, *to.in, to.offset(), to.offset() + bytes);
   c.gpu.enqueue(op);
   if (synchronous && !to.on_device()) c.gpu.wait_for(*s, c.thread);

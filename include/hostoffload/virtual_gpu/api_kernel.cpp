@@ -15,16 +15,16 @@ bool valid(const hostoffload_kernel& k) {
          (k.closure_bytes == 0 || k.copy != nullptr);
 }
 
-// Shows the detector all ranges; false if one is not memory that the device can reach.
+// Shows the detector all ranges; false if one is not memory that the device can reach, or has no storage.
 bool look(const context& c, pending_operation& op, const stream& s, std::span<const hostoffload_range> ranges,
           bool write) {
   const access who = platform::access_of(op);
-  bool reachable = true;
+  bool usable = true;
   for (const auto& r : ranges) {
     if (r.bytes == 0) continue;
     allocation* a = c.gpu.detect.locate(who, r.begin, r.bytes, true);
     if (a == nullptr) {
-      reachable = false;
+      usable = false;
       continue;
     }
     const auto begin = static_cast<std::size_t>(static_cast<const std::byte*>(r.begin) - a->begin);
@@ -33,9 +33,10 @@ bool look(const context& c, pending_operation& op, const stream& s, std::span<co
     } else {
       c.gpu.detect.read(who, s.clock, *a, begin, begin + r.bytes);
     }
-    if (address_sanitizer && a->on_device()) op.does.ranges.push_back({a->begin + begin, r.bytes});
+    usable = usable && c.gpu.stored(*a, begin, r.bytes);
+    if (address_sanitizer && !c.gpu.dry && a->on_device()) op.does.ranges.push_back({a->begin + begin, r.bytes});
   }
-  return reachable;
+  return usable;
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ extern "C" cudaError_t hostoffload_launch(cudaStream_t stream, const hostoffload
     op.memory_bytes = kernel->bytes;
     const bool reads = look(c, op, *s, {kernel->reads, kernel->read_count}, false);
     const bool writes = look(c, op, *s, {kernel->writes, kernel->write_count}, true);
-    if (reads && writes) {
+    const bool declared = kernel->read_count + kernel->write_count > 0;
+    if (reads && writes && (declared || !c.gpu.dry)) {
       op.does.kind = effect::action::run;
       op.does.code.assign(*kernel);
     }

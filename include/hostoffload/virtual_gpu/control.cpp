@@ -33,7 +33,7 @@ finding leak_of(const std::string& what) {
 
 }  // namespace
 
-void reset(machine m, int devices) {
+void reset(machine m, int devices, mode how) {
   require(devices > 0 && m.devices_per_host > 0, "a machine has at least one device");
   for (const auto* rate : {&m.device_memory, &m.host_memory, &m.hbm, &m.peer, &m.link.to_device, &m.link.to_host,
                            &m.link.both, &m.link.all_to_device, &m.link.all_to_host, &m.link.all_both,
@@ -44,7 +44,17 @@ void reset(machine m, int devices) {
     require(latency->value >= 0, "latencies must not be negative");
   }
   require(!detail::this_thread().inside, "not from inside a kernel");
-  detail::replace_machine(std::move(m), devices);
+  detail::replace_machine(std::move(m), devices, how);
+}
+
+void keep_storage(const void* begin, std::size_t bytes) {
+  const session s;
+  detail::allocation* a = s.machine().memory.find(begin);
+  const auto first = a == nullptr ? 0 : static_cast<std::size_t>(static_cast<const std::byte*>(begin) - a->begin);
+  if (a == nullptr || bytes > a->bytes - first) {
+    throw std::invalid_argument("virtual_gpu::keep_storage: the bytes are in no allocation");
+  }
+  s.machine().keep_storage(*a, first, bytes);
 }
 
 machine current_machine() { return session().machine().model; }

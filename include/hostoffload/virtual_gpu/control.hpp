@@ -15,12 +15,25 @@ namespace hostoffload::inline v0::virtual_gpu {
 
 // --- The machine and its clock
 
+/// execute: kernels run as functions on the host and copies copy, so that numbers are real. dry: device memory has
+/// addresses without storage, kernels do not run and copies do not copy, but for keep_storage(); times, capacity and
+/// findings are the same, so that a model too large for this machine can be stepped. Pinned memory takes room only
+/// where the host writes to it, and reads as zero elsewhere.
+enum class mode : std::uint8_t { execute, dry };
+
 /// Starts afresh on `devices` GPUs of machine `m`: streams, events, memory, clocks, counters and findings are
 /// forgotten, and handles and pointers from before are invalid. A program that never calls it has one GB200. Throws
 /// std::invalid_argument when a rate or capacity is not positive or there is no device.
-void reset(machine m, int devices = 1);
+void reset(machine m, int devices = 1, mode how = mode::execute);
 
 [[nodiscard]] machine current_machine();
+
+/// In dry mode these bytes of device or pinned memory have storage, zero at first, until the allocation is freed. An
+/// operation takes effect when all memory that it is declared to touch has storage: pageable memory has, and a kernel
+/// must declare some. Meant for what decides what the host does next, as numbers of tokens, from the memory that they
+/// are computed in to the memory that the host reads. No effect in execute mode. Throws std::invalid_argument unless
+/// the bytes lie within one allocation.
+void keep_storage(const void* begin, std::size_t bytes);
 
 /// Virtual seconds of the calling host thread since reset(). A thread that makes its first call starts at the latest
 /// time that any other thread has reached.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 // The sanitizer's own header, and not its functions by hand: they exist only when it is on.
@@ -41,16 +42,22 @@ address_space::~address_space() {
   }
 }
 
-std::byte* address_space::map(std::size_t bytes, bool poison) {
+std::byte* address_space::map(std::size_t bytes, access_rights rights) {
   if (bytes > (std::size_t{1} << 46)) return nullptr;
   bytes = pages(bytes);
-  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int protection = rights == access_rights::none ? PROT_NONE : PROT_READ | PROT_WRITE;
+  void* at = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return nullptr;
   auto* begin = static_cast<std::byte*>(at);
-  const mapping m{bytes, poison && address_sanitizer};
+  const mapping m{bytes, rights == access_rights::poisoned && address_sanitizer};
   if (m.poisoned) set_poison(begin, bytes, true);
   mapped_.emplace(begin, m);
   return begin;
+}
+
+void address_space::open(std::byte* begin, std::size_t bytes) {
+  const std::size_t lead = reinterpret_cast<std::uintptr_t>(begin) % page;
+  if (mprotect(begin - lead, lead + bytes, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
 }
 
 // Gives the pages back and leaves the addresses inaccessible until enough others have followed.

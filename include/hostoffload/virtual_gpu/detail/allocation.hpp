@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <hostoffload/virtual_gpu/detail/operation.hpp>
@@ -53,6 +54,7 @@ struct allocation {
   std::uint32_t function = 0;  // name of the function that made it
   memory_block* block = nullptr;
   shadow pieces;
+  std::vector<std::pair<std::size_t, std::size_t>> kept;  // dry mode: pieces with storage, from and to, sorted
 
   [[nodiscard]] bool on_device() const noexcept { return kind == memory_kind::device; }
 };
@@ -64,8 +66,11 @@ struct former_allocation {
   std::uint32_t function = 0;
 };
 
-/// Pages without backing until they are touched, so that a machine may have more memory than this one. Under the
-/// address sanitizer pages of the device are poisoned. Unmapped addresses are kept off the market for a while.
+/// Of a new mapping. Poisoned: under the address sanitizer; otherwise as all.
+enum class access_rights : std::uint8_t { none, all, poisoned };
+
+/// Pages without backing until they are touched, so that a machine may have more memory than this one. Unmapped
+/// addresses are kept off the market for a while.
 class address_space {
 public:
   address_space() = default;
@@ -74,7 +79,9 @@ public:
   ~address_space();
 
   /// Null when the system has no such range.
-  [[nodiscard]] std::byte* map(std::size_t bytes, bool poison);
+  [[nodiscard]] std::byte* map(std::size_t bytes, access_rights rights);
+  /// Makes the pages that hold the bytes accessible.
+  static void open(std::byte* begin, std::size_t bytes);
   void unmap(std::byte* begin);
 
 private:

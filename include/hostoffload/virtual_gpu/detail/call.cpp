@@ -21,7 +21,7 @@ process& the_process() {
 }
 
 platform& machine_of(process& p) {
-  if (!p.machine) p.machine = std::make_unique<platform>(gb200(), 1);
+  if (!p.machine) p.machine = std::make_unique<platform>(gb200(), 1, mode::execute);
   return *p.machine;
 }
 
@@ -96,12 +96,12 @@ cudaError_t admit(const session& s, const function_id& f) {
   return f.what() == function_id::role::concerns_device ? gpu.on(device).lost : cudaSuccess;
 }
 
-void replace_machine(machine m, int devices) {
+void replace_machine(machine m, int devices, mode how) {
   auto& p = the_process();
   const std::lock_guard lock(p.mutex);
   this_thread().inside = true;
   p.machine.reset();
-  p.machine = std::make_unique<platform>(std::move(m), devices);
+  p.machine = std::make_unique<platform>(std::move(m), devices, how);
   ++p.epoch;
   function_id::clear_counts();
   this_thread().inside = false;

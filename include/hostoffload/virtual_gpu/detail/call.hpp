@@ -62,7 +62,7 @@ private:
 
 [[nodiscard]] thread_state& this_thread() noexcept;
 /// No session may be open on this thread.
-void replace_machine(machine m, int devices);
+void replace_machine(machine m, int devices, mode how);
 
 /// What the body of an API function works with.
 struct context {

@@ -77,7 +77,7 @@ struct stream {
 
   // Order, known when things are enqueued
   lane in_lane = 0;
-  std::uint64_t tick = 0;  // last enqueued
+  std::uint64_t tick = 0;    // last enqueued
   std::uint64_t anchor = 0;  // of the last one that may bring order: records only repeat what came before
   vector_clock clock;
   std::uint64_t host_version = 0;  // of the host's clock, when last joined

@@ -16,8 +16,9 @@ std::uint64_t next_serial() noexcept {
   return serial++;
 }
 
-platform::platform(machine m, int devices)
+platform::platform(machine m, int devices, mode how)
     : model(std::move(m)),
+      dry(how == mode::dry),
       simulation(model, devices, *this),
       detect(texts, memory),
       devices_(static_cast<std::size_t>(devices)) {

@@ -50,12 +50,13 @@ struct device_state {
 
 class platform final : private completion {
 public:
-  platform(machine m, int devices);
+  platform(machine m, int devices, mode how);
   platform(const platform&) = delete;
   platform& operator=(const platform&) = delete;
   ~platform() override;
 
   const machine model;
+  const bool dry;
 
   // --- Streams and their order (platform.cpp)
 
@@ -108,6 +109,10 @@ public:
   void trim_after_synchronising();
   void destroy_pool(cudaMemPool_t handle);
   void reset_device(int device, thread_state& t);
+
+  void keep_storage(allocation& a, std::size_t begin, std::size_t bytes);
+  /// Whether bytes of the allocation can hold anything.
+  [[nodiscard]] bool stored(const allocation& a, std::size_t begin, std::size_t bytes) const;
 
   /// Counts pinned bytes; false when the hosts have no more.
   [[nodiscard]] bool pin(std::size_t bytes);

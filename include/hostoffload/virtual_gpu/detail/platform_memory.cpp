@@ -26,7 +26,7 @@ std::byte* platform::map_on(int device, std::size_t bytes) {
       if (p.device == device) trim(p, 0);
     });
   if (!fits()) return nullptr;
-  std::byte* at = space_.map(bytes, true);
+  std::byte* at = space_.map(bytes, dry ? access_rights::none : access_rights::poisoned);
   if (at != nullptr) raise(d.used, d.peak, bytes);
   return at;
 }
@@ -185,6 +185,22 @@ void platform::destroy_pool(cudaMemPool_t handle) {
   if (!p->blocks.empty()) destroyed_pools_.push_back(std::move(p));
 }
 
+void platform::keep_storage(allocation& a, std::size_t begin, std::size_t bytes) {
+  if (!dry || bytes == 0) return;
+  if (a.on_device()) address_space::open(a.begin + begin, bytes);
+  a.kept.push_back({begin, begin + bytes});
+  std::sort(a.kept.begin(), a.kept.end());
+}
+
+bool platform::stored(const allocation& a, std::size_t begin, std::size_t bytes) const {
+  if (!dry) return true;
+  const std::size_t end = begin + bytes;
+  for (const auto& [from, to] : a.kept) {
+    if (from <= begin) begin = std::max(begin, to);
+  }
+  return begin >= end;
+}
+
 bool platform::pin(std::size_t bytes) {
   const int hosts = (device_count() - 1) / model.devices_per_host + 1;
   if (static_cast<double>(pinned_used + bytes) > model.host_memory.value * hosts) return false;
@@ -194,7 +210,7 @@ bool platform::pin(std::size_t bytes) {
 
 std::byte* platform::allocate_pinned(std::size_t bytes, std::uint32_t function, unsigned flags, int device) {
   if (!pin(bytes)) return nullptr;
-  std::byte* at = space_.map(bytes, false);
+  std::byte* at = space_.map(bytes, access_rights::all);
   if (at == nullptr) {
     pinned_used -= bytes;
     return nullptr;
