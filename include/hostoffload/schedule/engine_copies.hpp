@@ -85,7 +85,12 @@ inline engine::timed_span::timed_span(engine& e, bool exposes)
   if (engine_ != nullptr) engine_->history_->wait_begins(engine_->compute());
 }
 inline engine::timed_span::~timed_span() {
-  if (engine_ != nullptr) engine_->history_->wait_ends(engine_->compute());
+  if (engine_ == nullptr) return;
+  try {
+    engine_->history_->wait_ends(engine_->compute());
+  } catch (...) {
+    if (!engine_->kept_error_) engine_->kept_error_ = std::current_exception();
+  }
 }
 
 inline void engine::put_behind(stream_id s, const stream_clock& needed, const purpose& what) {

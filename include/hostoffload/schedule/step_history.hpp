@@ -46,10 +46,7 @@ public:
     spare_.pop_back();
     event_ref(current_->waits.back().first).record(compute);
   }
-  /// A failed record leaves the span unread: its end was never marked.
-  void wait_ends(cudaStream_t compute) noexcept {
-    ignore(cudaEventRecord(current_->waits.back().second.get(), compute));
-  }
+  void wait_ends(cudaStream_t compute) { event_ref(current_->waits.back().second).record(compute); }
 
   void end(const step_report& done, cudaStream_t compute) {
     current_->report = done;
