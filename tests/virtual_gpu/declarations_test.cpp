@@ -362,6 +362,21 @@ HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, gpuPciSubsystemID);
 HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, hostNumaMultinodeIpcSupported);
 HOSTOFFLOAD_SAME_PLACE(cudaDeviceProp, reserved);
 
+// Batched copies
+HOSTOFFLOAD_SAME_SIZE(cudaMemcpyAttributes);
+HOSTOFFLOAD_SAME_SIZE(cudaMemcpySrcAccessOrder);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpyFlagDefault);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpyFlagPreferOverlapWithCompute);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpySrcAccessOrderInvalid);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpySrcAccessOrderStream);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpySrcAccessOrderDuringApiCall);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpySrcAccessOrderAny);
+HOSTOFFLOAD_SAME_VALUE(cudaMemcpySrcAccessOrderMax);
+HOSTOFFLOAD_SAME_PLACE(cudaMemcpyAttributes, srcAccessOrder);
+HOSTOFFLOAD_SAME_PLACE(cudaMemcpyAttributes, srcLocHint);
+HOSTOFFLOAD_SAME_PLACE(cudaMemcpyAttributes, dstLocHint);
+HOSTOFFLOAD_SAME_PLACE(cudaMemcpyAttributes, flags);
+
 #endif
 
 TEST_CASE("the bundled CUDA declarations are the toolkit's") { SUCCEED("they compile side by side"); }

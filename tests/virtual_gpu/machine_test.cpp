@@ -5,17 +5,29 @@
 #include "support.hpp"
 
 TEST_CASE("every number of a machine has its source") {
-  for (const auto& m : {vg::gb200(), vg::gh200(), vg::h200(), vg::h100()}) {
-    INFO(m.name);
+  for (const auto& name : vg::machine_names()) {
+    INFO(name);
+    const auto m = vg::machine_named(name);
     for (const auto& rate : m.compute) CHECK(std::strlen(rate.source) > 0);
     for (const auto* n :
          {&m.device_memory, &m.host_memory, &m.hbm, &m.peer, &m.link.to_device, &m.link.to_host, &m.link.both,
           &m.link.all_to_device, &m.link.all_to_host, &m.link.all_both, &m.link.first_latency, &m.link.queued_latency,
-          &m.kernel_latency, &m.wait_latency, &m.host.pin_fresh, &m.host.pin_touched, &m.host.pageable}) {
+          &m.link.batched_latency, &m.kernel_latency, &m.wait_latency, &m.host_function, &m.host.pin_fresh,
+          &m.host.pin_touched, &m.host.pageable}) {
       CHECK(n->value > 0);
       CHECK(std::strlen(n->source) > 0);
     }
   }
+}
+
+TEST_CASE("machines by name") {
+  CHECK(vg::machine_names().size() == 7);
+  CHECK(vg::machine_named("gb300").name == "GB300");
+  CHECK(vg::machine_named("b200").link.to_host.value == 55e9);
+  CHECK(vg::machine_named("a100").link.both.value == 18.5e9);
+  CHECK(vg::machine_named("a100").rate(hostoffload_fp8).value == 0);
+  CHECK_THROWS_WITH(vg::machine_named("GB200"),
+                    "no machine is called \"GB200\"; there are gb200, gb300, gh200, h200, h100, b200, a100");
 }
 
 TEST_CASE("the matrix rate that a run assumes can be asked for") {

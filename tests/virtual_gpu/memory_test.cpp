@@ -362,6 +362,7 @@ TEST_CASE("cudaFreeAsync takes memory of cudaMalloc, and cudaFree memory of a po
   CHECK(vg::memory_usage().device_bytes == 0);
   default_pool(UINT64_MAX);
   void* b = pool_memory(mb, s);
+  ok(cudaStreamSynchronize(s));
   ok(cudaFree(b));
   void* c = pool_memory(mb, s);
   CHECK(c == b);

@@ -43,8 +43,10 @@ inline vg::machine round_numbers() {
   m.link.all_both = {200e9, "test"};
   m.link.first_latency = {7e-6, "test"};
   m.link.queued_latency = {2e-6, "test"};
+  m.link.batched_latency = {1e-6, "test"};
   m.kernel_latency = {1e-6, "test"};
   m.wait_latency = {3e-6, "test"};
+  m.host_function = {100e-6, "test"};
   const vg::host_costs rates = m.host;
   m.host = {};
   m.host.pin_fresh = rates.pin_fresh;

@@ -1,148 +1,84 @@
-// Copies and memsets. Which of them the host waits for: CUDA Runtime API, "API synchronization behavior".
+// Copies and memsets.
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
 
-#include <hostoffload/virtual_gpu/detail/call.hpp>
+#include <hostoffload/virtual_gpu/detail/copy.hpp>
 
 namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
-/// One end of a copy. No allocation: pageable host memory.
-struct place {
-  std::byte* at = nullptr;
-  allocation* in = nullptr;
-
-  [[nodiscard]] bool on_device() const { return in != nullptr && in->on_device(); }
-  [[nodiscard]] bool pageable() const { return in == nullptr; }
-  [[nodiscard]] std::size_t offset() const { return static_cast<std::size_t>(at - in->begin); }
-};
-
-// False, with a finding, where the bytes are not all in one allocation, or in one that is gone.
-bool locate(const context& c, place& p, const void* at, std::size_t bytes) {
-  p.at = static_cast<std::byte*>(const_cast<void*>(at));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-  const bool known = c.gpu.memory.find(at) != nullptr || c.gpu.memory.find_former(at) != nullptr;
-  if (!known) return true;
-  p.in = c.gpu.detect.locate(c.gpu.access_of_host(c.name), at, bytes, false);
-  return p.in != nullptr;
+cudaError_t copy_by(function_id& f, const copy_request& r, cudaStream_t stream) {
+  return call(f, &host_costs::copy, [&](const context& c) { return copy(c, r, c.gpu.find_stream(stream, c.thread)); });
 }
 
-bool matches(cudaMemcpyKind kind, const place& to, const place& from) {
-  switch (kind) {
-    case cudaMemcpyHostToHost:
-      return !to.on_device() && !from.on_device();
-    case cudaMemcpyHostToDevice:
-      return to.on_device() && !from.on_device();
-    case cudaMemcpyDeviceToHost:
-      return !to.on_device() && from.on_device();
-    case cudaMemcpyDeviceToDevice:
-      return to.on_device() && from.on_device();
-    default:
-      return true;
+cudaError_t set_by(function_id& f, const set_request& r, cudaStream_t stream) {
+  return call(f, &host_costs::copy, [&](const context& c) { return set(c, r, c.gpu.find_stream(stream, c.thread)); });
+}
+
+#if CUDART_VERSION >= 13000  // cudaMemcpyBatchAsync took one more argument before
+
+// "The first entry in attrsIdxs must always be 0. Also, each entry must be greater than the previous entry and the last
+// entry should be less than count."
+bool valid(std::span<const cudaMemcpyAttributes> attributes, std::span<const std::size_t> firsts, std::size_t count) {
+  const auto known = [](const cudaMemcpyAttributes& a) {
+    return a.srcAccessOrder >= cudaMemcpySrcAccessOrderStream && a.srcAccessOrder <= cudaMemcpySrcAccessOrderAny &&
+           a.flags <= cudaMemcpyFlagPreferOverlapWithCompute;
+  };
+  return firsts.front() == 0 && firsts.back() < count &&
+         std::adjacent_find(firsts.begin(), firsts.end(), std::greater_equal<>()) == firsts.end() &&
+         std::all_of(attributes.begin(), attributes.end(), known);
+}
+
+// "Specifying any dependent copies within a batch will result in undefined behavior."
+void check_independent(const context& c, std::span<const copy_request> batch) {
+  struct piece {
+    const std::byte* begin;
+    const std::byte* end;
+    bool written;
+  };
+  std::vector<piece> pieces;
+  for (const auto& r : batch) {
+    const auto* to = static_cast<const std::byte*>(r.to);
+    const auto* from = static_cast<const std::byte*>(r.from);
+    pieces.push_back({to, to + r.width, true});
+    pieces.push_back({from, from + r.width, false});
   }
-}
-
-bool stored(const context& c, const place& p, std::size_t bytes) {
-  return p.pageable() || c.gpu.stored(*p.in, p.offset(), bytes);
-}
-
-void touch_device(const context& c, pending_operation& op, const place& p, std::size_t bytes) {
-  if (address_sanitizer && !c.gpu.dry && p.on_device()) op.does.ranges.push_back({p.at, bytes});
-}
-
-void copy_on_host(const context& c, const place& to, const place& from, std::size_t bytes, stream& s) {
-  c.gpu.wait_for(s, c.thread);
-  const access who = c.gpu.access_of_host(c.name);
-  if (!from.pageable()) c.gpu.detect.host_read(who, c.gpu.host_clock(), *from.in, from.offset(), from.offset() + bytes);
-  if (!to.pageable()) c.gpu.detect.host_write(who, c.gpu.host_clock(), *to.in, to.offset(), to.offset() + bytes);
-  if (stored(c, to, bytes) && stored(c, from, bytes)) std::memmove(to.at, from.at, bytes);
-  c.spend(static_cast<double>(bytes) / c.gpu.model.host.pageable.value);
-}
-
-void enqueue_copy(const context& c, const place& to, const place& from, std::size_t bytes, stream& s) {
-  const auto size = static_cast<double>(bytes);
-  const auto direction = !from.on_device() ? direction::to_device
-                         : !to.on_device() ? direction::to_host
-                                           : direction::on_device;
-  constexpr operation_kind kinds[] = {operation_kind::copy_to_device, operation_kind::copy_to_host,
-                                      operation_kind::copy_on_device};
-  constexpr resource uses[] = {resource::copy_engine_to_device, resource::copy_engine_to_host, resource::memory};
-  const auto d = static_cast<std::size_t>(direction);
-
-  if (from.pageable()) c.spend(size / c.gpu.model.host.pageable.value);  // to a staging buffer
-  pending_operation& op = c.gpu.begin(s, kinds[d], c.name, c.thread);
-  op.uses = uses[d];
-  op.bytes = size;
-  if (stored(c, to, bytes) && stored(c, from, bytes)) {
-    op.does.kind = effect::action::copy;
-    op.does.count = bytes;
-    op.does.to = to.at;
-    if (from.pageable()) {
-      op.does.staged.assign(from.at, from.at + bytes);
-    } else {
-      op.does.from = from.at;
+  std::sort(pieces.begin(), pieces.end(), [](const piece& a, const piece& b) { return a.begin < b.begin; });
+  const std::byte* read_to = nullptr;
+  const std::byte* written_to = nullptr;
+  for (const auto& p : pieces) {
+    if (p.begin < written_to || (p.written && p.begin < read_to)) {
+      c.gpu.detect.report(finding_kind::race, c.gpu.access_of_host(c.name),
+                          "copies of one batch use the same bytes, and nothing orders them");
+      return;
     }
+    auto& reach = p.written ? written_to : read_to;
+    reach = std::max(reach, p.end);
   }
-  if (direction != direction::on_device) {
-    op.link_bytes = size;
-  } else if (to.in->device == from.in->device) {
-    op.memory_bytes = 2 * size;
-  } else {
-    op.memory_bytes = size;
-    op.least_seconds = size / c.gpu.model.peer.value;
-  }
-  touch_device(c, op, to, bytes);
-  touch_device(c, op, from, bytes);
-  const access who = platform::access_of(op);
-  if (!from.pageable()) c.gpu.detect.read(who, s.clock, *from.in, from.offset(), from.offset() + bytes);
-  if (!to.pageable()) c.gpu.detect.write(who, s.clock, *to.in, to.offset(), to.offset() + bytes);
-  ++c.gpu.copies[d].copies;
-  c.gpu.copies[d].bytes += bytes;
-  c.gpu.enqueue(op);
 }
 
-cudaError_t copy(const context& c, void* dst, const void* src, std::size_t bytes, cudaMemcpyKind kind, stream* s,
-                 bool synchronous) {
+cudaError_t copy_batch(const context& c, std::span<copy_request> batch, cudaStream_t handle) {
+  stream* s = c.gpu.find_stream(handle, c.thread);
   if (s == nullptr) return cudaErrorInvalidResourceHandle;
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-  if (bytes == 0) return cudaSuccess;
-  if (dst == nullptr || src == nullptr) return cudaErrorInvalidValue;
-  place to;
-  place from;
-  if (!locate(c, to, dst, bytes) || !locate(c, from, src, bytes)) return cudaErrorInvalidValue;
-  if (!matches(kind, to, from)) return cudaErrorInvalidValue;
-
-  if (!to.on_device() && !from.on_device()) {
-    copy_on_host(c, to, from, bytes, *s);
-    return cudaSuccess;
+  if (s->legacy) return cudaErrorInvalidValue;
+  for (const auto& r : batch) {
+    if (r.width == 0) return cudaErrorInvalidValue;
+    if (const cudaError_t error = check_copy(c, r); error != cudaSuccess) return error;
   }
-  if (synchronous && from.pageable()) c.gpu.wait_for(*s, c.thread);
-  enqueue_copy(c, to, from, bytes, *s);
-  const bool staged = from.pageable();
-  const bool waits = to.pageable() || (synchronous && !staged && !(to.on_device() && from.on_device()));
-  if (waits) c.gpu.wait_for(*s, c.thread);
-  if (to.pageable()) c.spend(static_cast<double>(bytes) / c.gpu.model.host.pageable.value);
+  check_independent(c, batch);
+  for (auto& r : batch) {
+    r.batched = &r != &batch.front();
+    if (r.batched) c.spend(c.gpu.model.host.batch_entry);
+    if (const cudaError_t error = copy(c, r, s); error != cudaSuccess) return error;
+  }
   return cudaSuccess;
 }
 
-cudaError_t set(const context& c, void* at, int value, std::size_t bytes, stream* s, bool synchronous) {
-  if (s == nullptr) return cudaErrorInvalidResourceHandle;
-  if (bytes == 0) return cudaSuccess;
-  place to;
-  if (at == nullptr || !locate(c, to, at, bytes) || to.pageable()) return cudaErrorInvalidValue;
-  pending_operation& op = c.gpu.begin(*s, operation_kind::set, c.name, c.thread);
-  op.uses = resource::memory;
-  op.bytes = static_cast<double>(bytes);
-  op.memory_bytes = op.bytes;
-  if (stored(c, to, bytes)) op.does.kind = effect::action::set;
-  op.does.to = to.at;
-  op.does.value = value;
-  op.does.count = bytes;
-  touch_device(c, op, to, bytes);
-  c.gpu.detect.write(platform::access_of(op), s->clock, *to.in, to.offset(), to.offset() + bytes);
-  c.gpu.enqueue(op);
-  if (synchronous && !to.on_device()) c.gpu.wait_for(*s, c.thread);
-  return cudaSuccess;
-}
+#endif
 
 }  // namespace
 
@@ -151,30 +87,92 @@ extern "C" {
 
 cudaError_t cudaMemcpy(void* dst, const void* src, std::size_t count, cudaMemcpyKind kind) {
   static function_id f("cudaMemcpy");
-  return call(f, &host_costs::copy, [&](const context& c) {
-    return copy(c, dst, src, count, kind, c.gpu.find_stream(nullptr, c.thread), true);
-  });
+  return copy_by(f, {.to = dst, .from = src, .width = count, .kind = kind, .synchronous = true}, cudaStreamLegacy);
 }
 
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t count, cudaMemcpyKind kind, cudaStream_t stream) {
   static function_id f("cudaMemcpyAsync");
-  return call(f, &host_costs::copy, [&](const context& c) {
-    return copy(c, dst, src, count, kind, c.gpu.find_stream(stream, c.thread), false);
+  return copy_by(f, {.to = dst, .from = src, .width = count, .kind = kind}, stream);
+}
+
+cudaError_t cudaMemcpy2D(void* dst, std::size_t dpitch, const void* src, std::size_t spitch, std::size_t width,
+                         std::size_t height, cudaMemcpyKind kind) {
+  static function_id f("cudaMemcpy2D");
+  return copy_by(f, {dst, src, width, height, dpitch, spitch, kind, true}, cudaStreamLegacy);
+}
+
+cudaError_t cudaMemcpy2DAsync(void* dst, std::size_t dpitch, const void* src, std::size_t spitch, std::size_t width,
+                              std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  static function_id f("cudaMemcpy2DAsync");
+  return copy_by(f, {dst, src, width, height, dpitch, spitch, kind}, stream);
+}
+
+#if CUDART_VERSION >= 13000
+// All or nothing: the entries are checked before the first is enqueued.
+cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs, const std::size_t* sizes,
+                                 std::size_t count, cudaMemcpyAttributes* attrs, std::size_t* attrsIdxs,
+                                 std::size_t numAttrs, cudaStream_t stream) {
+  static function_id f("cudaMemcpyBatchAsync");
+  return call(f, &host_costs::copy, [&](const context& c) -> cudaError_t {
+    if (dsts == nullptr || srcs == nullptr || sizes == nullptr || attrs == nullptr || attrsIdxs == nullptr ||
+        count == 0 || numAttrs == 0 || numAttrs > count || !valid({attrs, numAttrs}, {attrsIdxs, numAttrs}, count)) {
+      return cudaErrorInvalidValue;
+    }
+    std::vector<copy_request> batch(count);
+    std::size_t attribute = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (attribute + 1 < numAttrs && attrsIdxs[attribute + 1] == i) ++attribute;
+      batch[i].to = dsts[i];
+      batch[i].from = srcs[i];
+      batch[i].width = sizes[i];
+      batch[i].at_once = attrs[attribute].srcAccessOrder == cudaMemcpySrcAccessOrderDuringApiCall;
+    }
+    return copy_batch(c, batch, stream);
   });
 }
+#endif
 
 cudaError_t cudaMemset(void* devPtr, int value, std::size_t count) {
   static function_id f("cudaMemset");
-  return call(f, &host_costs::copy, [&](const context& c) {
-    return set(c, devPtr, value, count, c.gpu.find_stream(nullptr, c.thread), true);
-  });
+  return set_by(f, {.to = devPtr, .value = value, .width = count, .synchronous = true}, cudaStreamLegacy);
 }
 
 cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count, cudaStream_t stream) {
   static function_id f("cudaMemsetAsync");
-  return call(f, &host_costs::copy, [&](const context& c) {
-    return set(c, devPtr, value, count, c.gpu.find_stream(stream, c.thread), false);
-  });
+  return set_by(f, {.to = devPtr, .value = value, .width = count}, stream);
+}
+
+cudaError_t cudaMemset2D(void* devPtr, std::size_t pitch, int value, std::size_t width, std::size_t height) {
+  static function_id f("cudaMemset2D");
+  return set_by(f, {devPtr, value, width, height, pitch, true}, cudaStreamLegacy);
+}
+
+cudaError_t cudaMemset2DAsync(void* devPtr, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                              cudaStream_t stream) {
+  static function_id f("cudaMemset2DAsync");
+  return set_by(f, {devPtr, value, width, height, pitch}, stream);
+}
+
+// What the four functions are called where the default stream is one per thread.
+cudaError_t cudaMemcpy_ptds(void* dst, const void* src, std::size_t count, cudaMemcpyKind kind) {
+  static function_id f("cudaMemcpy");
+  return copy_by(f, {.to = dst, .from = src, .width = count, .kind = kind, .synchronous = true}, cudaStreamPerThread);
+}
+
+cudaError_t cudaMemcpy2D_ptds(void* dst, std::size_t dpitch, const void* src, std::size_t spitch, std::size_t width,
+                              std::size_t height, cudaMemcpyKind kind) {
+  static function_id f("cudaMemcpy2D");
+  return copy_by(f, {dst, src, width, height, dpitch, spitch, kind, true}, cudaStreamPerThread);
+}
+
+cudaError_t cudaMemset_ptds(void* devPtr, int value, std::size_t count) {
+  static function_id f("cudaMemset");
+  return set_by(f, {.to = devPtr, .value = value, .width = count, .synchronous = true}, cudaStreamPerThread);
+}
+
+cudaError_t cudaMemset2D_ptds(void* devPtr, std::size_t pitch, int value, std::size_t width, std::size_t height) {
+  static function_id f("cudaMemset2D");
+  return set_by(f, {devPtr, value, width, height, pitch, true}, cudaStreamPerThread);
 }
 
 }  // extern "C"

@@ -67,16 +67,18 @@ cudaError_t cudaMalloc(void** devPtr, std::size_t size) {
   });
 }
 
-// Waits for the device that has the memory, as cudaDeviceSynchronize would.
+// Waits for the device that has the memory, as cudaDeviceSynchronize would; but "this API will not perform any implicit
+// synchronization when the pointer was allocated with cudaMallocAsync".
 cudaError_t cudaFree(void* devPtr) {
   static function_id f("cudaFree");
   return call(f, &host_costs::allocate, [&](const context& c) -> cudaError_t {
     if (devPtr == nullptr) return cudaSuccess;
     allocation* a = freeable(c, devPtr, true);
     if (a == nullptr) return cudaErrorInvalidValue;
-    c.gpu.wait_for_device(a->device, c.thread);
-    // What ran on other devices is not waited for.
+    if (a->block == nullptr) c.gpu.wait_for_device(a->device, c.thread);
+    // What runs on other devices is not waited for.
     c.gpu.detect.free(c.gpu.access_of_host(c.name), c.gpu.host_clock(), *a);
+    if (!c.gpu.detect.silent()) c.gpu.wait_for_device(a->device, c.thread);  // what is wrong must not end in a crash
     c.gpu.free(*a);
     return cudaSuccess;
   });

@@ -98,6 +98,32 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   });
 }
 
+// The function runs on the thread that drives the simulation when the stream comes to it, so it must not wait for
+// another thread that is itself inside the API.
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {
+  static function_id f("cudaLaunchHostFunc");
+  return with_stream(f, &host_costs::launch, stream, [&](const context& c, auto& s) -> cudaError_t {
+    if (fn == nullptr) return cudaErrorInvalidValue;
+    struct host_call {
+      cudaHostFn_t function;
+      void* data;
+    };
+    const host_call what{fn, userData};
+    hostoffload_kernel kernel{};
+    kernel.closure_bytes = sizeof what;
+    kernel.closure_align = alignof(host_call);
+    kernel.closure = &what;
+    kernel.copy = [](void* to, const void* from) { ::new (to) host_call(*static_cast<const host_call*>(from)); };
+    kernel.run = [](void* at) { static_cast<const host_call*>(at)->function(static_cast<const host_call*>(at)->data); };
+    pending_operation& op = c.gpu.begin(s, operation_kind::host_function, c.name, c.thread);
+    op.delay += c.gpu.model.host_function.value;
+    op.does.kind = effect::action::run;
+    op.does.code.assign(kernel);
+    c.gpu.enqueue(op);
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
   static function_id f("cudaStreamGetFlags");
   return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {

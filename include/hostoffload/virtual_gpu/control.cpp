@@ -40,7 +40,8 @@ void reset(machine m, int devices, mode how) {
                            &m.host.pin_fresh, &m.host.pin_touched, &m.host.pageable}) {
     require(rate->value > 0, "capacities and rates must be positive");
   }
-  for (const auto* latency : {&m.kernel_latency, &m.wait_latency, &m.link.first_latency, &m.link.queued_latency}) {
+  for (const auto* latency : {&m.kernel_latency, &m.wait_latency, &m.host_function, &m.link.first_latency,
+                              &m.link.queued_latency, &m.link.batched_latency}) {
     require(latency->value >= 0, "latencies must not be negative");
   }
   require(!detail::this_thread().inside, "not from inside a kernel");
@@ -88,6 +89,8 @@ std::string_view to_string(operation_kind kind) noexcept {
       return "allocation";
     case operation_kind::free:
       return "free";
+    case operation_kind::host_function:
+      return "host function";
   }
   return "?";
 }
@@ -126,6 +129,8 @@ std::string_view to_string(finding_kind kind) noexcept {
       return "bad wait";
     case finding_kind::bad_free:
       return "bad free";
+    case finding_kind::forbidden_call:
+      return "forbidden call";
     case finding_kind::leak:
       return "leak";
   }

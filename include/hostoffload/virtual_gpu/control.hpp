@@ -57,7 +57,8 @@ enum class operation_kind : std::uint8_t {
   record,
   wait,
   allocate,
-  free
+  free,
+  host_function
 };
 enum class resource : std::uint8_t { none, compute, copy_engine_to_device, copy_engine_to_host, memory };
 
@@ -120,6 +121,7 @@ enum class finding_kind : std::uint8_t {
   never_recorded_wait,    ///< a wait for an event that was never recorded has no effect
   bad_wait,               ///< a wait for, or record of, an event that does not exist or belongs to another device
   bad_free,               ///< of what is no allocation, or no longer
+  forbidden_call,         ///< a host function or a kernel calls a CUDA function
   leak
 };
 [[nodiscard]] std::string_view to_string(finding_kind kind) noexcept;

@@ -58,6 +58,9 @@ struct hostoffload_kernel {
 /* Enqueues a kernel on `stream`, as <<<…>>> does; does not synchronize. Errors: cudaErrorInvalidValue (null kernel,
    negative work, a precision out of range), cudaErrorInvalidResourceHandle (no such stream), cudaErrorNotSupported (the
    machine has no units for the precision). */
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) /* as in CUDA's headers: then the null stream is one per thread */
+#define hostoffload_launch hostoffload_launch_ptsz
+#endif
 cudaError_t hostoffload_launch(cudaStream_t stream, const struct hostoffload_kernel* kernel);
 
 #ifdef __cplusplus

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <hostoffload/virtual_gpu/kernel.h>
 
@@ -27,14 +29,16 @@ struct link_rates {
   /// both.
   sourced all_to_device, all_to_host, all_both;
 
-  /// A copy takes latency + bytes / rate; the latency is shorter for a copy that waited for its engine. Seconds.
-  sourced first_latency, queued_latency;
+  /// A copy takes latency + bytes / rate; the latency is shorter for a copy that waited for its engine, and shorter
+  /// still when it came in the same batch as the one before it. Seconds.
+  sourced first_latency, queued_latency, batched_latency;
 };
 
 /// Virtual seconds that calls cost the calling thread.
 struct host_costs {
   double copy = 0;         ///< cudaMemcpyAsync, cudaMemsetAsync and the synchronous forms
-  double launch = 0;       ///< hostoffload_launch
+  double batch_entry = 0;  ///< each further copy of cudaMemcpyBatchAsync
+  double launch = 0;       ///< hostoffload_launch, cudaLaunchHostFunc
   double record = 0;       ///< cudaEventRecord
   double wait = 0;         ///< cudaStreamWaitEvent
   double query = 0;        ///< cudaEventQuery, cudaStreamQuery
@@ -70,6 +74,7 @@ struct machine {
   link_rates link;
   sourced kernel_latency;  ///< seconds from a kernel's start to its first work
   sourced wait_latency;    ///< seconds from an event to the start of a stream that waits for it
+  sourced host_function;   ///< seconds for which a host function holds up its stream
   host_costs host;
   scale_factors scale;
 
@@ -80,9 +85,17 @@ struct machine {
 };
 
 [[nodiscard]] machine gb200();  ///< Grace with two Blackwell GPUs
+[[nodiscard]] machine gb300();  ///< Grace with two Blackwell Ultra GPUs
 [[nodiscard]] machine gh200();  ///< Grace with one Hopper GPU of 96 GB
 [[nodiscard]] machine h200();   ///< SXM, x86 host over PCIe 5
 [[nodiscard]] machine h100();   ///< SXM, x86 host over PCIe 5
+[[nodiscard]] machine b200();   ///< SXM, x86 host over PCIe 5
+[[nodiscard]] machine a100();   ///< SXM of 80 GB, x86 host over PCIe 4
+
+/// The names of the functions above, as users type them.
+[[nodiscard]] std::vector<std::string> machine_names();
+/// Throws std::invalid_argument, with all names, for a name that is none of them.
+[[nodiscard]] machine machine_named(std::string_view name);
 
 /// A small model and the one that it stands for: hidden sizes, and bytes of the element types in which they compute.
 struct model_scale {

@@ -86,6 +86,15 @@ void session::spend(double seconds) const {
   machine_.simulation.advance(thread_.clock);
 }
 
+// The thread is inside a session already.
+cudaError_t forbid(const function_id& f) noexcept {
+  if (platform* gpu = the_process().machine.get()) {
+    gpu->detect.report(finding_kind::forbidden_call, gpu->access_of_host(gpu->texts.id(f.name())),
+                       "is called by a host function or a kernel, which must not call CUDA");
+  }
+  return cudaErrorNotPermitted;
+}
+
 cudaError_t admit(const session& s, const function_id& f) {
   if (f.what() == function_id::role::asks_for_errors) return cudaSuccess;
   platform& gpu = s.machine();

@@ -74,13 +74,16 @@ struct context {
   void spend(double seconds) const { s.spend(seconds); }
 };
 
+/// Of a call from inside a kernel or a host function, which must not call CUDA.
+[[nodiscard]] cudaError_t forbid(const function_id& f) noexcept;
+
 /// Success, or what the call returns instead of doing anything: it fails on demand, or its device is lost.
 [[nodiscard]] cudaError_t admit(const session& s, const function_id& f);
 
 /// Runs the body of an API function, whose call costs the thread `cost`.
 template <typename Body>
 cudaError_t call(function_id& f, double host_costs::*cost, Body body) noexcept {
-  if (this_thread().inside) return cudaErrorNotPermitted;  // from inside a kernel
+  if (this_thread().inside) return forbid(f);
   const session s;
   const context c{s, s.machine(), s.thread(), s.machine().texts.id(f.name())};
   ++c.gpu.calls;

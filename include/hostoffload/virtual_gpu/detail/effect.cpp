@@ -15,10 +15,12 @@ void effect::perform() {
       code.run();
       break;
     case action::copy:
-      std::memmove(to, from != nullptr ? from : staged.data(), count);
+      for (std::size_t row = 0; row < rows; ++row) {
+        std::memmove(to + row * to_pitch, (from != nullptr ? from : staged.data()) + row * from_pitch, count);
+      }
       break;
     case action::set:
-      std::memset(to, value, count);
+      for (std::size_t row = 0; row < rows; ++row) std::memset(to + row * to_pitch, value, count);
       break;
   }
 }
@@ -27,7 +29,8 @@ void effect::clear() {
   kind = action::nothing;
   to = nullptr;
   from = nullptr;
-  count = 0;
+  count = to_pitch = from_pitch = 0;
+  rows = 1;
   code.clear();
   ranges.clear();
   staged.clear();
@@ -39,6 +42,9 @@ void effect::swap(effect& other) noexcept {
   std::swap(to, other.to);
   std::swap(from, other.from);
   std::swap(count, other.count);
+  std::swap(rows, other.rows);
+  std::swap(to_pitch, other.to_pitch);
+  std::swap(from_pitch, other.from_pitch);
   code.swap(other.code);
   ranges.swap(other.ranges);
   staged.swap(other.staged);

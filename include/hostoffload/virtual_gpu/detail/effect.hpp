@@ -77,7 +77,8 @@ struct effect {
   int value = 0;  // of a set
   std::byte* to = nullptr;
   const std::byte* from = nullptr;  // null: from what was staged
-  std::size_t count = 0;
+  std::size_t count = 0, rows = 1;  // bytes of a row
+  std::size_t to_pitch = 0, from_pitch = 0;
   closure code;
   std::vector<byte_range> ranges;  // that it may touch; kept only under the address sanitizer
   std::vector<std::byte> staged;   // what pageable memory held at the call

@@ -42,7 +42,8 @@ struct operation_state {
   double memory_bytes = 0;     // HBM traffic
   double least_seconds = 0;    // bound by something that is not shared
   double link_bytes = 0;
-  double delay = 0;             // seconds on top, on demand
+  double delay = 0;             // seconds on top
+  bool batched = false;         // a copy that follows another of its batch
   double flops = 0, bytes = 0;  // as declared, for the timeline
 
   // Where it is

@@ -157,7 +157,9 @@ void simulator::start_engine(engine& e) {
   e.busy = &op;
   op.start = now_;
   const bool queued = e.last_end == now_ && op.enqueued < now_;
-  const auto& latency = queued ? machine_.link.queued_latency : machine_.link.first_latency;
+  const auto& latency = !queued      ? machine_.link.first_latency
+                        : op.batched ? machine_.link.batched_latency
+                                     : machine_.link.queued_latency;
   schedule(op, phase::latency, now_ + latency.value + op.delay);
 }
 
