@@ -136,11 +136,15 @@ TEST_CASE("host values: other coroutines go on, and the host waits once per read
     log += "others ";
   };
   const auto train = [&]() -> ho::task<> { co_await ho::when_all(reads(), works()); };
-  scheduler.run(train);
-  CHECK(log == "ask others have");
-  CHECK(sum == 8 * 300 + 28);
-  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-  CHECK(scheduler.report().host_waits == 1);
+  for (int step = 0; step < 4; ++step) {  // while it is not known what one needs, they run one after the other
+    log.clear();
+    sum = 0;
+    scheduler.run(train);
+    CHECK(log == (step < 2 ? "ask haveothers " : "ask others have"));
+    CHECK(sum == 8 * 300 + 28);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(scheduler.report().host_waits == 1);
+  }
   CHECK_THROWS_WITH(counts.read(nullptr, 9, nullptr), has_text("built for 8 elements, 9 are read"));
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("window slab: against a model of every 256 bytes") {
       slot*& mine = slots.at(static_cast<std::size_t>(id));
       if (mine == nullptr) {
         const std::size_t wanted = 1 + random() % 12;
-        mine = slab.take(wanted * slot_alignment, owners.at(static_cast<std::size_t>(id)), any_rank, 0, {},
+        mine = slab.take(wanted * slot_alignment, owners.at(static_cast<std::size_t>(id)), any_rank, {}, {},
                          [&](tensor_record& evicted) {
                            const auto which = static_cast<std::size_t>(&evicted - owners.data());
                            REQUIRE(slots.at(which) != nullptr);
@@ -112,15 +112,15 @@ TEST_CASE("window slab: what is kept goes in the order of stowing, and only belo
   const auto evict = [&](const tensor_record& r) { evicted.push_back(&r); };
   std::array<slot*, 4> kept{};
   for (std::size_t i = 0; i < 4; ++i) {
-    kept.at(i) = slab.take(slot_alignment, owners.at(i), any_rank, 0, {}, evict);
+    kept.at(i) = slab.take(slot_alignment, owners.at(i), any_rank, {}, {}, evict);
     kept.at(i)->state = slot_state::kept;
     kept.at(i)->rank = 10 - i;  // the last is the first stowed
   }
-  CHECK(slab.take(slot_alignment, owners[4], 7, 0, {}, evict) == nullptr);
+  CHECK(slab.take(slot_alignment, owners[4], 7, {}, {}, evict) == nullptr);
   CHECK(evicted.empty());
-  CHECK(slab.take(slot_alignment, owners[4], 8, 0, {}, evict)->begin == memory.data() + 3 * slot_alignment);
+  CHECK(slab.take(slot_alignment, owners[4], 8, {}, {}, evict)->begin == memory.data() + 3 * slot_alignment);
   CHECK(evicted == std::vector<const tensor_record*>{&owners[3]});
-  CHECK(slab.take(2 * slot_alignment, owners[5], any_rank, 0, {}, evict)->begin == memory.data() + slot_alignment);
+  CHECK(slab.take(2 * slot_alignment, owners[5], any_rank, {}, {}, evict)->begin == memory.data() + slot_alignment);
   CHECK(evicted.size() == 3);
 }
 
@@ -129,13 +129,13 @@ TEST_CASE("window slab: room for what is still to come stays in one piece") {
   window_slab slab({memory.data(), memory.size()});
   std::array<tensor_record, 4> owners;
   const auto evict = [](tensor_record&) {};
-  slot* const old = slab.take(2 * slot_alignment, owners[0], any_rank, 0, {}, evict);
+  slot* const old = slab.take(2 * slot_alignment, owners[0], any_rank, {}, {}, evict);
   old->state = slot_state::kept;
   old->rank = 1;
   // Three of four units each, and twelve in all: only packed do they fit, the free middle notwithstanding.
-  slot* const a = slab.take(4 * slot_alignment, owners[1], any_rank, 8 * slot_alignment, {}, evict);
-  slot* const b = slab.take(4 * slot_alignment, owners[2], any_rank, 4 * slot_alignment, {}, evict);
-  slot* const c = slab.take(4 * slot_alignment, owners[3], any_rank, 0, {}, evict);
+  slot* const a = slab.take(4 * slot_alignment, owners[1], any_rank, {8 * slot_alignment}, {}, evict);
+  slot* const b = slab.take(4 * slot_alignment, owners[2], any_rank, {4 * slot_alignment}, {}, evict);
+  slot* const c = slab.take(4 * slot_alignment, owners[3], any_rank, {}, {}, evict);
   REQUIRE((a != nullptr && b != nullptr && c != nullptr));
 }
 

@@ -26,15 +26,21 @@ public:
   window_slab(const window_slab&) = delete;
   window_slab& operator=(const window_slab&) = delete;
 
+  /// Bytes to be left in one piece for what is still to be in use at the same time: if possible, or else nothing is
+  /// taken.
+  struct room_to_leave {
+    std::size_t bytes = 0;
+    bool required = false;
+  };
+
   /// A slot of `bytes` (a multiple of the alignment), made of neighbouring free slots and kept ones of rank below
-  /// `rank_limit`; `evict` is called for the owner of each kept one. `to_come` further bytes may be wanted in use at
-  /// the same time: they are left in one piece where that is possible. Null when there is no room. The slot's `behind`
-  /// is what its user has to be behind.
+  /// `rank_limit`; `evict` is called for the owner of each kept one. Null when there is no room. The slot's `behind` is
+  /// what its user has to be behind.
   template <class Evict>
-  slot* take(std::size_t bytes, tensor_record& owner, std::uint64_t rank_limit, std::size_t to_come,
+  slot* take(std::size_t bytes, tensor_record& owner, std::uint64_t rank_limit, room_to_leave leave,
              const stream_clock& taker, Evict&& evict) {
-    const place chosen = find(bytes, rank_limit, to_come, taker);
-    if (chosen.first == nullptr) return nullptr;
+    const place chosen = find(bytes, rank_limit, leave.bytes, taker);
+    if (chosen.first == nullptr || (leave.required && chosen.left < leave.bytes)) return nullptr;
     slot* s = chosen.first;
     for (slot* i = s;; i = i->next) {
       if (i->state == slot_state::kept) {
@@ -82,8 +88,8 @@ private:
   struct place {
     slot* first = nullptr;
     slot* last = nullptr;
-    bool at_end = false;  // of the pieces from first to last: the rest, if any, stays in front
-    bool leaves_room = false;
+    bool at_end = false;      // of the pieces from first to last: the rest, if any, stays in front
+    std::size_t left = 0;     // in one piece, of what was asked to be left
     std::uint64_t rank = 0;   // the highest taken
     bool ready = false;       // nothing to wait for
     std::uint64_t freed = 0;  // the latest
@@ -112,7 +118,7 @@ private:
 
   static bool better(const place& a, const place& b) noexcept {
     if (b.first == nullptr) return true;
-    if (a.leaves_room != b.leaves_room) return a.leaves_room;
+    if (a.left != b.left) return a.left > b.left;
     if (a.rank != b.rank) return a.rank < b.rank;
     if (a.ready != b.ready) return a.ready;
     if (!a.ready && a.freed != b.freed) return a.freed < b.freed;
@@ -147,8 +153,7 @@ private:
   static void consider(place& best, place candidate, std::size_t before, std::size_t run_bytes, std::size_t bytes,
                        std::size_t elsewhere, std::size_t to_come) noexcept {
     if (candidate.first == nullptr) return;
-    const std::size_t left = std::max({elsewhere, before, run_bytes - before - bytes});
-    candidate.leaves_room = left >= to_come;
+    candidate.left = std::min(to_come, std::max({elsewhere, before, run_bytes - before - bytes}));
     if (better(candidate, best)) best = candidate;
   }
 

@@ -146,13 +146,16 @@ private:
   void link_stowed(tensor_record& r) noexcept;
   void unlink_stowed(tensor_record& r) noexcept;
   [[nodiscard]] bool alone(const branch* line) const noexcept;
-  [[nodiscard]] std::size_t window_limit(const branch* line, bool oldest) noexcept;
+  [[nodiscard]] window_slab::room_to_leave room_to_leave(std::size_t bytes, const branch* line, bool oldest) noexcept;
   [[nodiscard]] std::size_t bounded_window() const noexcept {
     return options_.window == unlimited ? 0 : options_.window;
   }
 
   // engine_step.hpp
   void idle();
+  [[nodiscard]] lease_request* oldest_waiting(const branch* after = nullptr) const noexcept;
+  bool serve_oldest();
+  void learn_reserve() noexcept;
   void reserve_host_memory();
   void take_host_slot(tensor_record& r);
   void end_all_lives(std::exception_ptr& first_error);

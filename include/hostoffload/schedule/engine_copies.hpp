@@ -13,13 +13,15 @@ inline bool engine::alone(const branch* line) const noexcept {
   return true;
 }
 
-/// Of several branches only the oldest may draw on the reserve, so that it can always end and give back what it holds.
-inline std::size_t engine::window_limit(const branch* line, bool oldest) noexcept {
-  if (alone(line)) return options_.window;
+/// What a new slot has to leave free in one piece. Of several branches only the oldest may draw on the reserve, so that
+/// it can always end and give back what it holds; while it is not known how much that takes, they run one after the
+/// other.
+inline window_slab::room_to_leave engine::room_to_leave(std::size_t bytes, const branch* line, bool oldest) noexcept {
+  const std::size_t needed = reserve_known_ ? reserve_ : window_->total_bytes();
+  if (alone(line)) return {needed - std::min(needed, window_in_use_ + bytes), false};
   several_branches_ = true;
-  if (oldest) return options_.window;
-  if (!reserve_known_) return 0;
-  return options_.window - std::min(options_.window, reserve_);
+  if (oldest) return {needed - std::min(needed, bytes), false};  // the others' leases are not its own
+  return {needed, true};
 }
 
 inline void engine::use_begins(slot& s, const tensor_record& r) noexcept {
@@ -42,10 +44,8 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
   const bool ahead = rank_limit != any_rank;
   slot* taken = nullptr;
   if (r.in_window() && window_) {
-    if (!ahead && window_in_use_ + bytes > window_limit(line, oldest)) return nullptr;
-    const std::size_t needed = reserve_known_ ? reserve_ : window_->total_bytes();
-    const std::size_t to_come = ahead || window_in_use_ + bytes >= needed ? 0 : needed - window_in_use_ - bytes;
-    taken = window_->take(bytes, r, rank_limit, to_come, order_.clock_of(taker),
+    const auto leave = ahead ? window_slab::room_to_leave{} : room_to_leave(bytes, line, oldest);
+    taken = window_->take(bytes, r, rank_limit, leave, order_.clock_of(taker),
                           [this](tensor_record& evicted) { forget_device_copy(evicted); });
     if (taken == nullptr) return nullptr;
   } else {

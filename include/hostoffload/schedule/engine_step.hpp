@@ -234,13 +234,19 @@ inline void engine::end_step() {
     history_->abandon();
     std::rethrow_exception(failure);
   }
-  // What one branch after the other needs: known when they could not run side by side.
-  if (!several_branches_ || !reserve_known_) reserve_ = std::max(reserve_, least_window_seen_);
-  reserve_known_ = true;
+  learn_reserve();
   now_.least_window_bytes = several_branches_ ? reserve_ : least_window_seen_;
   now_.device_bytes = device_->total_bytes() + bounded_window();
   now_.host_bytes = host_->total_bytes();
   history_->end(now_, compute());
+}
+
+/// What one branch after the other needs: seen in steps without several, or in which they ran one after the other.
+/// Known when a step needed no more than the one before; while tensors' uses are being learned it may still grow.
+inline void engine::learn_reserve() noexcept {
+  if (several_branches_ && reserve_known_) return;
+  reserve_known_ = least_window_seen_ <= reserve_ && steps_ > 1;
+  reserve_ = std::max(reserve_, least_window_seen_);
 }
 
 inline void engine::end_all_lives(std::exception_ptr& first_error) {
@@ -290,27 +296,37 @@ inline void engine::abandon_step() noexcept {
 
 inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) noexcept {
   q.waiter = &waiter;
+  q.line = waiter.line;
   host_value_request** end = &first_value_;
   while (*end != nullptr) end = &(*end)->next;
   *end = &q;
 }
 
+inline lease_request* engine::oldest_waiting(const branch* after) const noexcept {
+  lease_request* oldest = nullptr;
+  for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
+    if (after != nullptr && !older(*after, *q->line)) continue;
+    if (oldest == nullptr || older(*q->line, *oldest->line)) oldest = q;
+  }
+  return oldest;
+}
+
+/// From the oldest to the youngest, the first that can go on.
+inline bool engine::serve_oldest() {
+  for (lease_request* q = oldest_waiting(); q != nullptr;) {
+    const branch* const line = q->line;
+    if (serve(*q, true)) return true;
+    q = oldest_waiting(line);
+  }
+  return false;
+}
+
 /// Every coroutine waits. The oldest that asks for room may draw on the reserve; then a value is waited for on the
 /// host; if neither helps, the oldest is told why it would wait for ever.
 inline void engine::idle() {
-  std::size_t asked = 0;
-  for (lease_request* q = first_waiting_; q != nullptr; q = q->next) ++asked;
-  const lease_request* last_tried = nullptr;
-  for (; asked != 0; --asked) {  // from the oldest to the youngest
-    lease_request* oldest = nullptr;
-    for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
-      if (last_tried != nullptr && (q == last_tried || !older(*last_tried->line, *q->line))) continue;
-      if (oldest == nullptr || older(*q->line, *oldest->line)) oldest = q;
-    }
-    if (oldest == nullptr) break;
-    if (serve(*oldest, true)) return;
-    last_tried = oldest;
-  }
+  lease_request* const oldest = oldest_waiting();
+  const bool value_first = first_value_ != nullptr && (oldest == nullptr || older(*first_value_->line, *oldest->line));
+  if (!value_first && serve_oldest()) return;
   if (first_value_ != nullptr) {
     host_value_request& q = *std::exchange(first_value_, first_value_->next);
     ++now_.host_waits;
@@ -326,10 +342,7 @@ inline void engine::idle() {
     throw usage_error(
         "a coroutine awaits something that no scheduler knows: within a step, await tensors, tasks and when_all");
   }
-  lease_request* oldest = first_waiting_;
-  for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
-    if (older(*q->line, *oldest->line)) oldest = q;
-  }
+  reserve_known_ = false;  // should they stand in each other's way: the next step runs them one after the other
   try {
     if (oldest->tensor->state == life::making) {
       throw usage_error("tensor " + oldest->tensor->title() +

@@ -12,6 +12,7 @@ namespace hostoffload::inline v0::detail {
 struct host_value_request {
   event_ref arrived;
   promise_base* waiter = nullptr;
+  branch* line = nullptr;
   host_value_request* next = nullptr;
   std::exception_ptr failure{};
 };
