@@ -226,3 +226,36 @@ TEST_CASE("stream order: a point whose event was recorded again is covered by a 
   }
   CHECK(vg::findings().empty());
 }
+
+TEST_CASE("stream order: a stream that takes the place of one that is gone goes behind its last lease") {
+  vg::reset(vg::gb200());
+  {
+    const ho::stream compute;
+    stream_order order;
+    const stream_id c = order.add(compute.get(), "compute");
+    order.fix();
+    std::vector<ho::stream> first;
+    std::vector<stream_id> ids;
+    stream_clock last_leases;
+    for (std::size_t i = 1; i < max_streams; ++i) {
+      first.emplace_back();
+      ids.push_back(order.find(first.back().get()));
+      order.lease_begins(ids.back());
+      last_leases.join(ids.back(), order.lease_ends(ids.back()));
+    }
+    const ho::stream next;
+    const std::uint64_t waits = vg::calls("cudaStreamWaitEvent");
+    const stream_id taken = order.find(next.get());
+    CHECK(std::count(ids.begin(), ids.end(), taken) == 1);
+    CHECK(vg::calls("cudaStreamWaitEvent") == waits + 1);
+    CHECK(order.find(next.get()) == taken);
+    order.lease_begins(taken);
+    const std::uint64_t later = order.lease_ends(taken);
+    order.put_behind(c, point(taken, later));
+    CHECK(order.is_behind(c, point(taken, last_leases.at[taken])));  // of the stream that is gone
+    for (const stream_id s : ids) order.lease_begins(s);
+    const ho::stream one_more;
+    CHECK_THROWS_AS(order.find(one_more.get()), ho::usage_error);
+  }
+  CHECK(vg::findings().empty());
+}

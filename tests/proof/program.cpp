@@ -3,6 +3,7 @@
 #include <hostoffload/launch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <random>
@@ -68,14 +69,32 @@ std::string to_string(const shape& s) {
   return text.str();
 }
 
+/// What chance decides of a tensor.
+struct drawn {
+  std::size_t elements = 1;
+  ho::choice placed = ho::choice::save;
+};
+
+static std::array<drawn, 4> draw(std::mt19937_64& random, bool save_all) {
+  std::array<drawn, 4> all;
+  for (drawn& d : all) {
+    d.elements = 1 + random() % 1500;
+    const bool mostly = random() % 4 != 0;
+    const auto any = static_cast<ho::choice>(random() % 3);
+    d.placed = mostly ? ho::choice::offload : any;
+    if (save_all) d.placed = ho::choice::save;
+  }
+  return all;
+}
+
 /// A layer's tensors: a from the layer before; b and c from a, by one function; d from b and c. The sizes differ.
 struct layer {
-  layer(ho::prefetch_scheduler& scheduler, std::mt19937_64& random, ho::layer_position at, bool save_all,
+  layer(ho::prefetch_scheduler& scheduler, const std::array<drawn, 4>& four, ho::layer_position at,
         bool coroutines_only, layer* before)
-      : a(scheduler, size(random), at, pick(random, save_all)),
-        b(scheduler, size(random), at, pick(random, save_all)),
-        c(scheduler, size(random), at, pick(random, save_all)),
-        d(scheduler, size(random), at, pick(random, save_all)) {
+      : a(scheduler, four[0].elements, at, four[0].placed),
+        b(scheduler, four[1].elements, at, four[1].placed),
+        c(scheduler, four[2].elements, at, four[2].placed),
+        d(scheduler, four[3].elements, at, four[3].placed) {
     const cudaStream_t stream = scheduler.compute();
     const auto plus = static_cast<float>(at.index);
     a.define([this, stream, plus, before](std::span<float> out) -> ho::task<> {
@@ -117,12 +136,6 @@ struct layer {
                {.name = "accumulate",
                 .reads = {{to, n * sizeof *to}, {from, n * sizeof *from}},
                 .writes = {{to, n * sizeof *to}}});
-  }
-
-  static std::size_t size(std::mt19937_64& random) { return 1 + random() % 1500; }
-  static ho::choice pick(std::mt19937_64& random, bool save_all) {
-    const auto drawn = static_cast<ho::choice>(random() % 4 == 0 ? random() % 3 : 1);  // mostly offload
-    return save_all ? ho::choice::save : drawn;
   }
 
   float batch = 0;
@@ -239,7 +252,7 @@ program::program(const shape& s, bool save_all) : state_(std::make_unique<state>
     t.chains.resize(s.side_by_side ? 2 : 1);
     for (chain& c : t.chains) {
       for (std::size_t l = 0; l < s.layers; ++l) {
-        c.layers.push_back(std::make_unique<layer>(t.scheduler, random, ho::layer_position{l, s.layers}, save_all,
+        c.layers.push_back(std::make_unique<layer>(t.scheduler, draw(random, save_all), ho::layer_position{l, s.layers},
                                                    s.side_by_side, l == 0 ? nullptr : c.layers.back().get()));
       }
     }

@@ -96,7 +96,7 @@ TEST_CASE("each dropped wait is found, or a later wait made another path", "[wai
                    std::to_string(c.later) + " |");
     CHECK(c.found > 0);
   }
-  CHECK(proof::table_in_readme("| role | waits dropped | found | order by a later wait |") == rows);
+  proof::check_table("| role | waits dropped | found | order by a later wait |", rows);
 }
 
 TEST_CASE("all waits of one role dropped: found in every program in which one of them alone is found", "[waits]") {
