@@ -1,0 +1,398 @@
+// Allocation, stream-ordered allocation, copies, error state.
+// Quotations: CUDA Runtime API reference; "api sync" stands for its section "API synchronization behavior".
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "support.hpp"
+
+using namespace semantics;
+
+namespace {
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+/// A pool that may reuse memory in one way only.
+class pool {
+public:
+  explicit pool(cudaMemPoolAttr way, std::size_t most = 0) {
+    cudaMemPoolProps props{};
+    props.allocType = cudaMemAllocationTypePinned;
+    props.location.type = cudaMemLocationTypeDevice;
+    props.maxSize = most;
+    ok(cudaMemPoolCreate(&pool_, &props));
+    for (auto attribute : {cudaMemPoolReuseFollowEventDependencies, cudaMemPoolReuseAllowOpportunistic,
+                           cudaMemPoolReuseAllowInternalDependencies}) {
+      int on = attribute == way ? 1 : 0;
+      ok(cudaMemPoolSetAttribute(pool_, attribute, &on));
+    }
+    std::uint64_t keep = UINT64_MAX;
+    ok(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+  }
+  pool(const pool&) = delete;
+  pool& operator=(const pool&) = delete;
+  ~pool() { static_cast<void>(cudaMemPoolDestroy(pool_)); }
+  operator cudaMemPool_t() const { return pool_; }  // NOLINT(google-explicit-constructor): as CUDA takes it
+
+  [[nodiscard]] int* take(std::size_t bytes, cudaStream_t s) const {
+    void* p = nullptr;
+    ok(cudaMallocFromPoolAsync(&p, bytes, pool_, s));
+    return static_cast<int*>(p);
+  }
+  [[nodiscard]] std::uint64_t number(cudaMemPoolAttr which) const {
+    std::uint64_t n = 0;
+    ok(cudaMemPoolGetAttribute(pool_, which, &n));
+    return n;
+  }
+
+private:
+  cudaMemPool_t pool_ = nullptr;
+};
+
+}  // namespace
+
+// cudaMalloc: "returns cudaErrorMemoryAllocation in case of failure."
+TEST_CASE("an allocation that does not fit fails at the call, and nothing else does") {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  ok(cudaMemGetInfo(&free, &total));
+  CHECK(free <= total);
+  void* p = nullptr;
+  CHECK(cudaMalloc(&p, total + mib) == cudaErrorMemoryAllocation);
+  CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+  const stream s;
+  CHECK(cudaMallocAsync(&p, total + mib, s) == cudaErrorMemoryAllocation);
+  CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+  ok(cudaMalloc(&p, mib));
+  ok(cudaFree(p));
+}
+
+// cudaFree: "If devPtr is 0, no operation is performed." "If cudaFree(devPtr) has already been called before, an error
+// is returned."
+TEST_CASE("what can be freed") {
+  ok(cudaFree(nullptr));
+  ok(cudaFreeHost(nullptr));
+  void* p = nullptr;
+  ok(cudaMalloc(&p, mib));
+  ok(cudaFree(p));
+  CHECK(cudaFree(p) != cudaSuccess);
+  static_cast<void>(cudaGetLastError());
+}
+
+// cudaMallocAsync: "Basic stream ordering allows future work submitted into the same stream to use the allocation.
+// Stream query, stream synchronize, and CUDA events can be used to guarantee that the allocation operation completes
+// before work submitted in a separate stream runs." cudaFreeAsync: "The allocation must not be accessed after stream
+// execution reaches the free."
+TEST_CASE("memory is used between its allocation and its free, in stream order") {
+  const device_ints x(1);
+  const stream a;
+  const stream b;
+  const event e;
+  for (int round = 1; round <= 3; ++round) {
+    void* p = nullptr;
+    ok(cudaMallocAsync(&p, mib, a));
+    slow_write(a, static_cast<int*>(p), round);
+    ok(cudaEventRecord(e, a));
+    ok(cudaStreamWaitEvent(b, e, 0));
+    read(b, x, static_cast<int*>(p), slow_milliseconds);
+    ok(cudaFreeAsync(p, b));
+    CHECK(value(x) == round);
+  }
+}
+
+// cudaMemPoolReuseFollowEventDependencies: "Allow cuMemAllocAsync to use memory asynchronously freed in another streams
+// as long as a stream ordering dependency of the allocating stream on the free action exists."
+TEST_CASE("memory freed in another stream comes back behind an event") {
+  const device_ints x(1);
+  const stream a;
+  const stream b;
+  const event e;
+  const pool from(cudaMemPoolReuseFollowEventDependencies);
+  int* p = from.take(mib, a);
+  write(a, p, 1);
+  read(a, x, p, slow_milliseconds);
+  ok(cudaFreeAsync(p, a));
+  int* without = from.take(mib, b);  // no order yet
+  CHECK(without != p);
+  ok(cudaEventRecord(e, a));
+  ok(cudaStreamWaitEvent(b, e, 0));
+  int* with = from.take(mib, b);
+  usually(with == p);
+  write(b, with, 2);
+  CHECK(value(x) == 1);
+  ok(cudaFreeAsync(with, b));
+  ok(cudaFreeAsync(without, b));
+  ok(cudaDeviceSynchronize());
+}
+
+// cudaMemPoolReuseAllowOpportunistic: "Allow reuse of already completed frees when there is no dependency between the
+// free and allocation."
+TEST_CASE("memory freed in another stream comes back once the free is over") {
+  const device_ints x(1);
+  const stream a;
+  const stream b;
+  const pool from(cudaMemPoolReuseAllowOpportunistic);
+  int* p = from.take(mib, a);
+  write(a, p, 1);
+  read(a, x, p, slow_milliseconds);
+  ok(cudaFreeAsync(p, a));
+  int* early = from.take(mib, b);
+  CHECK(early != p);
+  ok(cudaStreamSynchronize(a));
+  int* late = from.take(mib, b);
+  usually(late == p);
+  write(b, late, 2);
+  CHECK(value(x) == 1);
+  ok(cudaFreeAsync(early, b));
+  ok(cudaFreeAsync(late, b));
+  ok(cudaDeviceSynchronize());
+}
+
+// cudaMemPoolReuseAllowInternalDependencies: "Allow cuMemAllocAsync to insert new stream dependencies in order to
+// establish the stream ordering required to reuse a piece of memory released by cuFreeAsync".
+TEST_CASE("memory freed in another stream comes back behind an order that the allocator makes") {
+  const device_ints x(1);
+  const stream a;
+  const stream b;
+  const pool from(cudaMemPoolReuseAllowInternalDependencies, 64 * mib);
+  int* p = from.take(64 * mib, a);
+  write(a, p, 1);
+  read(a, x, p, slow_milliseconds);
+  ok(cudaFreeAsync(p, a));
+  void* q = nullptr;
+  const cudaError_t error = cudaMallocFromPoolAsync(&q, 64 * mib, from, b);
+  usually(error == cudaSuccess && q == p);
+  if (error == cudaSuccess) {
+    write(b, static_cast<int*>(q), 2);
+    ok(cudaFreeAsync(q, b));
+  }
+  static_cast<void>(cudaGetLastError());
+  CHECK(value(x) == 1);
+}
+
+// cudaMemPoolAttrReleaseThreshold: "When more than the release threshold bytes of memory are held by the memory pool,
+// the allocator will try to release memory back to the OS on the next call to stream, event or context synchronize."
+TEST_CASE("what a pool keeps") {
+  const stream s;
+  const pool from(cudaMemPoolReuseFollowEventDependencies);
+  int* p = from.take(mib, s);
+  CHECK(from.number(cudaMemPoolAttrUsedMemCurrent) >= mib);
+  ok(cudaFreeAsync(p, s));
+  ok(cudaStreamSynchronize(s));
+  CHECK(from.number(cudaMemPoolAttrUsedMemCurrent) == 0);
+  CHECK(from.number(cudaMemPoolAttrUsedMemHigh) >= mib);
+  usually(from.number(cudaMemPoolAttrReservedMemCurrent) >= mib);
+  std::uint64_t keep = 0;
+  ok(cudaMemPoolSetAttribute(from, cudaMemPoolAttrReleaseThreshold, &keep));
+  ok(cudaStreamSynchronize(s));
+  usually(from.number(cudaMemPoolAttrReservedMemCurrent) == 0);
+}
+
+// cudaMemPoolDestroy: "If any pointers obtained from this pool haven't been freed […] the function will return
+// immediately and the resources associated with the pool will be released automatically once there are no more
+// outstanding allocations." "A device's default memory pool cannot be destroyed."
+TEST_CASE("a pool may go before its memory") {
+  const device_ints x(1);
+  const stream s;
+  int* p = nullptr;
+  {
+    const pool from(cudaMemPoolReuseFollowEventDependencies);
+    p = from.take(mib, s);
+    slow_write(s, p, 3);
+  }
+  read(s, x, p);
+  ok(cudaFreeAsync(p, s));
+  CHECK(value(x) == 3);
+  cudaMemPool_t standard = nullptr;
+  ok(cudaDeviceGetDefaultMemPool(&standard, 0));
+  CHECK(cudaMemPoolDestroy(standard) == cudaErrorInvalidValue);
+  static_cast<void>(cudaGetLastError());
+}
+
+// api sync, synchronous: "For transfers from device to either pageable or pinned host memory, the function returns only
+// once the copy has completed."
+TEST_CASE("cudaMemcpy to the host has copied when it returns") {
+  const device_ints x(1);
+  const pinned_ints pinned(1);
+  int pageable = 0;
+  slow_write(nullptr, x, 4);
+  ok(cudaMemcpy(&pageable, x, sizeof(int), cudaMemcpyDeviceToHost));
+  CHECK(pageable == 4);
+  slow_write(nullptr, x, 5);
+  ok(cudaMemcpy(pinned, x, sizeof(int), cudaMemcpyDefault));
+  CHECK(pinned[0] == 5);
+}
+
+// api sync, synchronous: "For transfers from pinned host memory to device memory, the function is synchronous with
+// respect to the host." "For transfers from pageable host memory to device memory, […] the function will return once
+// the pageable buffer has been copied to the staging memory".
+TEST_CASE("the source of cudaMemcpy may change when it returns") {
+  const std::size_t n = mib;
+  const device_ints x(n);
+  const pinned_ints pinned(n);
+  std::vector<int> pageable(n, 1);
+  pinned[n - 1] = 2;
+  ok(cudaMemcpy(x, pinned, n * sizeof(int), cudaMemcpyHostToDevice));
+  pinned[n - 1] = 0;
+  CHECK(value(x.at(n - 1)) == 2);
+  ok(cudaMemcpy(x, pageable.data(), n * sizeof(int), cudaMemcpyHostToDevice));
+  pageable.assign(n, 0);
+  CHECK(value(x.at(n - 1)) == 1);
+}
+
+// api sync, asynchronous: "For transfers between device memory and pageable host memory, the function might be
+// synchronous with respect to host." So the host waits before it looks, and memory stays; CUDA stages small sources,
+// which we do not rely on here.
+TEST_CASE("asynchronous copies from and to pageable memory are in stream order") {
+  const device_ints x(2);
+  const stream s;
+  std::vector<int> from(1, 6);
+  std::vector<int> to(2, 0);
+  slow_write(s, x, 1);
+  ok(cudaMemcpyAsync(to.data(), x, sizeof(int), cudaMemcpyDeviceToHost, s));
+  ok(cudaMemcpyAsync(x, from.data(), sizeof(int), cudaMemcpyHostToDevice, s));
+  ok(cudaMemcpyAsync(to.data() + 1, x, sizeof(int), cudaMemcpyDeviceToHost, s));
+  ok(cudaStreamSynchronize(s));
+  CHECK(to[0] == 1);
+  CHECK(to[1] == 6);
+}
+
+// cudaMemcpyAsync: "asynchronous with respect to the host, so the call may return before the copy is complete."
+TEST_CASE("asynchronous copies of pinned memory do not hold up the host") {
+  const device_ints x(2);
+  const pinned_ints h(2);
+  const stream s;
+  h[1] = 8;
+  slow_write(s, x, 7);
+  ok(cudaMemcpyAsync(h, x, sizeof(int), cudaMemcpyDeviceToHost, s));
+  ok(cudaMemcpyAsync(x.at(1), h + 1, sizeof(int), cudaMemcpyHostToDevice, s));
+  usually(cudaStreamQuery(s) == cudaErrorNotReady);
+  ok(cudaStreamSynchronize(s));
+  CHECK(h[0] == 7);
+  CHECK(value(x.at(1)) == 8);
+}
+
+// api sync: "For transfers from any host memory to any host memory, the function is fully synchronous with respect to
+// the host." "For transfers from device memory to device memory, no host-side synchronization is performed."
+TEST_CASE("copies within the host wait, copies within the device do not") {
+  const device_ints x(2);
+  const pinned_ints h(1);
+  const stream s;
+  const int from = 9;
+  ok(cudaMemcpyAsync(h, &from, sizeof(int), cudaMemcpyHostToHost, s));
+  CHECK(h[0] == 9);
+  slow_write(nullptr, x, 1);
+  ok(cudaMemcpy(x.at(1), x, sizeof(int), cudaMemcpyDeviceToDevice));
+  usually(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+  CHECK(value(x.at(1)) == 1);
+}
+
+// api sync, memset: "The cudaMemset functions are asynchronous with respect to the host except when the target is
+// pinned host memory".
+TEST_CASE("memsets") {
+  const device_ints x(2);
+  const pinned_ints h(1);
+  slow_write(nullptr, x, 1);
+  ok(cudaMemset(x, 0xff, sizeof(int)));
+  usually(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+  ok(cudaMemset(h, 0xff, sizeof(int)));
+  CHECK(h[0] == -1);
+  CHECK(value(x) == -1);
+}
+
+// cudaMemcpyKind: "Direction of the transfer is inferred from the pointer values" (cudaMemcpyDefault). cudaMemcpy
+// returns "cudaErrorInvalidMemcpyDirection".
+TEST_CASE("directions of copies") {
+  const device_ints x(1);
+  const int from = 3;
+  ok(cudaMemcpy(x, &from, sizeof from, cudaMemcpyDefault));
+  CHECK(value(x) == 3);
+  CHECK(cudaMemcpy(x, &from, sizeof from, static_cast<cudaMemcpyKind>(7)) == cudaErrorInvalidMemcpyDirection);
+  static_cast<void>(cudaGetLastError());
+}
+
+// cudaMemcpy2D: "Copies a matrix (height rows of width bytes each)". "width must not exceed either dpitch or spitch."
+TEST_CASE("rows") {
+  const device_ints x(12);
+  const int from[2][3] = {{1, 2, 3}, {4, 5, 6}};
+  int to[12] = {};
+  ok(cudaMemcpy2D(x, 5 * sizeof(int), from, 3 * sizeof(int), 2 * sizeof(int), 2, cudaMemcpyHostToDevice));
+  ok(cudaMemcpy(to, x, sizeof to, cudaMemcpyDeviceToHost));
+  const int expected[12] = {1, 2, 0, 0, 0, 4, 5, 0, 0, 0, 0, 0};
+  CHECK(std::equal(std::begin(to), std::end(to), std::begin(expected)));
+  ok(cudaMemset2D(x.at(1), 5 * sizeof(int), 0xff, sizeof(int), 2));
+  CHECK(value(x.at(1)) == -1);
+  CHECK(value(x.at(5)) == 4);
+  CHECK(value(x.at(6)) == -1);
+  CHECK(cudaMemcpy2D(x, 4, from, 12, 8, 2, cudaMemcpyHostToDevice) == cudaErrorInvalidPitchValue);
+  static_cast<void>(cudaGetLastError());
+}
+
+#if CUDART_VERSION >= 13000
+// cudaMemcpyBatchAsync: "The batch as a whole executes in stream order but copies within a batch are not guaranteed to
+// execute in any specific order." "Must not be legacy NULL stream."
+TEST_CASE("a batch of copies is in stream order") {
+  const device_ints x(3);
+  const pinned_ints h(2);
+  const stream s;
+  h[1] = 2;
+  slow_write(s, x, 1);
+  void* to[] = {h, x.at(1)};
+  const void* from[] = {x, h + 1};
+  const std::size_t bytes[] = {sizeof(int), sizeof(int)};
+  std::size_t first[] = {0};
+  cudaMemcpyAttributes attributes[] = {{cudaMemcpySrcAccessOrderStream, {}, {}, 0}};
+  ok(cudaMemcpyBatchAsync(to, from, bytes, 2, attributes, first, 1, s));
+  read(s, x.at(2), x.at(1));
+  ok(cudaStreamSynchronize(s));
+  CHECK(h[0] == 1);
+  CHECK(value(x.at(2)) == 2);
+  CHECK(cudaMemcpyBatchAsync(to, from, bytes, 2, attributes, first, 1, nullptr) != cudaSuccess);
+  static_cast<void>(cudaGetLastError());
+}
+#endif
+
+// cudaPointerGetAttributes: the types of memory. cudaHostRegister: "cudaErrorHostMemoryAlreadyRegistered",
+// cudaHostUnregister: "cudaErrorHostMemoryNotRegistered".
+TEST_CASE("kinds of memory") {
+  const device_ints x(1);
+  const pinned_ints h(1);
+  std::vector<char> pageable(4 * mib);
+  const auto type = [](const void* p) {
+    cudaPointerAttributes a{};
+    ok(cudaPointerGetAttributes(&a, p));
+    return a.type;
+  };
+  CHECK(type(x) == cudaMemoryTypeDevice);
+  CHECK(type(h) == cudaMemoryTypeHost);
+  CHECK(type(pageable.data()) == cudaMemoryTypeUnregistered);
+  auto* page = pageable.data() + mib;
+  page -= reinterpret_cast<std::uintptr_t>(page) % 4096;
+  ok(cudaHostRegister(page, mib, cudaHostRegisterDefault));
+  CHECK(type(page) == cudaMemoryTypeHost);
+  CHECK(cudaHostRegister(page, mib, cudaHostRegisterDefault) == cudaErrorHostMemoryAlreadyRegistered);
+  ok(cudaHostUnregister(page));
+  CHECK(type(page) == cudaMemoryTypeUnregistered);
+  CHECK(cudaHostUnregister(page) == cudaErrorHostMemoryNotRegistered);
+  static_cast<void>(cudaGetLastError());
+}
+
+// cudaGetLastError: "Returns the last error that has been produced by any of the runtime calls in […] the host thread
+// and resets it to cudaSuccess." cudaPeekAtLastError: "This call does not reset the error".
+TEST_CASE("the last error is the thread's, until it is asked for") {
+  static_cast<void>(cudaGetLastError());
+  CHECK(cudaSetDevice(-1) == cudaErrorInvalidDevice);
+  int device = 0;
+  ok(cudaGetDevice(&device));  // a success does not reset it
+  CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
+  cudaError_t there = cudaErrorUnknown;
+  std::thread([&there] { there = cudaPeekAtLastError(); }).join();
+  CHECK(there == cudaSuccess);
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  CHECK(std::strcmp(cudaGetErrorName(cudaErrorMemoryAllocation), "cudaErrorMemoryAllocation") == 0);
+  CHECK(std::strcmp(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory") == 0);
+}
