@@ -106,7 +106,7 @@ TEST_CASE("all waits of one role dropped: found in every program in which one of
     run(s, [] { vg::watch_waits(); });
     for (const vg::wait_record& w : vg::waits()) roles[role_of(w)] = {w.event_stream, w.stream};
     for (const auto& [role, streams] : roles) {
-      run(s, [&streams] { vg::ignore_waits(streams.first, streams.second); });
+      run(s, [streams = streams] { vg::ignore_waits(streams.first, streams.second); });
       bool by_other_path = true;
       for (const vg::wait_record& w : vg::waits()) by_other_path = by_other_path && (!w.ignored || w.implied_later);
       INFO(to_string(s) << "; " << role);
