@@ -1,0 +1,16 @@
+// Fuzz target: see library_driver.hpp.
+#include "library_driver.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    library_driver::run({data, size});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::abort();
+  }
+  return 0;
+}
