@@ -135,7 +135,7 @@ void check_shape(const safetensors_file& file, const stored_tensor& t, const par
 
 std::string hugging_face_name(const parameter& p) {
   const std::string_view all = p.name;
-  const std::string there = std::string(convention_of(p).there) + ".weight";
+  std::string there = std::string(convention_of(p).there) + ".weight";
   if (!all.starts_with(layers)) return there;
   return "model." + std::string(all.substr(0, all.rfind('.') + 1)) + there;
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer calls it so
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
     library_driver::run({data, size});

@@ -41,6 +41,7 @@ void read(const std::string& path, std::size_t size) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer calls it so
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const memory_file file({data, size});
   try {

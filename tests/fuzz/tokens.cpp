@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer calls it so
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t vocabulary = 1000;
   constexpr std::size_t header_bytes = 1024;
