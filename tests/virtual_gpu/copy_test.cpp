@@ -36,13 +36,13 @@ TEST_CASE("rows go to rows, and what lies between them stays") {
   }
   std::vector<unsigned char> all(1024);
   ok(cudaMemcpy(all.data(), d, 1024, cudaMemcpyDeviceToHost));
-  CHECK(std::count(all.begin(), all.end(), 0) == 1024 - 35 + std::count(&to[0], &to[45], 0));
+  CHECK(std::count(all.begin(), all.end(), 0) == 1024 - 35 + std::count(to.begin(), to.begin() + 45, 0));
 
   ok(cudaMemset2DAsync(d, 100, 1, 10, 3, s));
   ok(cudaStreamSynchronize(s));
   ok(cudaMemset2D(d + 50, 100, 1, 10, 3));
   ok(cudaMemcpy(all.data(), d, 1024, cudaMemcpyDeviceToHost));
-  CHECK(std::count(&all[0], &all[300], 1) >= 60);
+  CHECK(std::count(all.begin(), all.begin() + 300, 1) >= 60);
   CHECK(all[9] == 1);
   CHECK(all[10] != 1);
   CHECK(all[250] == 1);

@@ -11,12 +11,21 @@ namespace {
 
 using detail::session;
 
-constexpr std::array sticky_errors{
-    cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, cudaErrorContained,
-    cudaErrorIllegalAddress,      cudaErrorLaunchTimeout,       cudaErrorAssert,
-    cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
-    cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorLaunchFailure,
-    cudaErrorTensorMemoryLeak,    cudaErrorExternalDevice};
+// The numbers are of cudaErrorContained and cudaErrorTensorMemoryLeak, which older toolkits do not have.
+constexpr std::array<int, 14> sticky_errors{cudaErrorECCUncorrectable,
+                                            cudaErrorNvlinkUncorrectable,
+                                            226,
+                                            cudaErrorIllegalAddress,
+                                            cudaErrorLaunchTimeout,
+                                            cudaErrorAssert,
+                                            cudaErrorHardwareStackError,
+                                            cudaErrorIllegalInstruction,
+                                            cudaErrorMisalignedAddress,
+                                            cudaErrorInvalidAddressSpace,
+                                            cudaErrorInvalidPc,
+                                            cudaErrorLaunchFailure,
+                                            721,
+                                            cudaErrorExternalDevice};
 
 // "Returns: …, cudaErrorMemoryAllocation" of these or of the driver's functions under them (cuStreamCreate,
 // cuMemPoolCreate); cudaMallocAsync calls it cudaErrorOutOfMemory.
@@ -47,7 +56,7 @@ double checked(double seconds) {
 }  // namespace
 
 bool is_sticky(cudaError_t code) noexcept {
-  return std::find(sticky_errors.begin(), sticky_errors.end(), code) != sticky_errors.end();
+  return std::find(sticky_errors.begin(), sticky_errors.end(), static_cast<int>(code)) != sticky_errors.end();
 }
 
 std::vector<cudaError_t> plausible_errors(std::string_view function) {

@@ -34,7 +34,7 @@ void fault_plan::ignore_waits(std::uint64_t from, std::uint64_t on) {
 bool fault_plan::on_wait(const stream& s, const event& e, std::uint64_t call, bool implied) {
   const bool by_number = until_ignored_ > 0 && --until_ignored_ == 0;
   watched w;
-  w.seen = {call, s.number, e.stream, by_number || ignored_roles_.count({e.stream, s.number}) > 0, implied, false};
+  w.seen = {call, s.number, e.stream, by_number || ignored_roles_.contains({e.stream, s.number}), implied, false};
   w.on = w.seen.ignored ? &s : nullptr;
   w.event_lane = e.in_lane;
   w.anchor = e.anchor;

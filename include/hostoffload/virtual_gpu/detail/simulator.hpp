@@ -2,16 +2,14 @@
 // Discrete-event simulation of streams on described machines. Rates are a fluid model: they change only when something
 // starts or ends, so every duration can be worked out by hand.
 //
-// - A stream starts its next operation when the one before it has completed, the host has enqueued it, and what blocks
-// it has
-//   completed. A wait that really waits lasts wait_latency longer.
+// - A stream starts its next operation when the one before it has completed, the host has enqueued it, and what
+//   blocks it has completed. A wait that really waits lasts wait_latency longer; a delay comes on top of any latency.
 // - Kernels, memsets and copies within a device all run at once. After kernel_latency each takes max(flops / rate,
 //   bytes / HBM) seconds alone. Together they are slowed by one common factor, the largest at which neither the SMs nor
 //   what copies leave of the HBM are used more than fully.
 // - Host copies queue for one copy engine per device and direction, in the order in which they become ready; at equal
-// times
-//   the stream of higher priority, then the earlier call, goes first. After the link's latency all copies that move
-//   bytes share links and host memories by max-min fairness.
+//   times the stream of higher priority, then the earlier call, goes first. After the link's latency all copies that
+//   move bytes share links and host memories by max-min fairness.
 
 #include <cstdint>
 #include <limits>
