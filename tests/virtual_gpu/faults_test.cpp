@@ -256,6 +256,11 @@ TEST_CASE("whether a wait was implied") {
   ok(cudaEventRecord(e, c));
   CHECK(implied(nullptr, e));  // the default stream waits for blocking streams
 
+  CHECK_FALSE(implied(a, e));
+  ok(launch(nullptr, "default", {}, {}));
+  ok(cudaEventRecord(e, c));
+  CHECK_FALSE(implied(a, e));  // the record made its stream wait for the default stream
+
   ok(launch(a, "k", {}, {}));
   ok(cudaEventRecord(e, a));
   ok(cudaEventSynchronize(e));
