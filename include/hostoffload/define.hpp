@@ -75,7 +75,7 @@ void define_group(Function function, offload_tensor<T, Policy>&... tensors) {
   auto made_by = std::make_shared<detail::function_maker<Function, T...>>(std::move(function), elements);
   made_by->members = {&detail::tensor_access::record(tensors)...};
   auto& first = std::get<0>(std::tie(tensors...));
-  detail::tensor_access::owner(first)->define(std::move(made_by));
+  detail::tensor_access::owner(first)->define(made_by);
 }
 
 }  // namespace hostoffload::inline v0

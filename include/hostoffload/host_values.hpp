@@ -8,7 +8,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <concepts>
 #include <coroutine>
 #include <cstddef>
 #include <exception>
@@ -36,8 +35,9 @@ public:
     awaiter& operator=(const awaiter&) = delete;
 
     [[nodiscard]] bool await_ready() const noexcept { return false; }
-    template <std::derived_from<detail::promise_base> Promise>
+    template <class Promise>
     void await_suspend(std::coroutine_handle<Promise> waiter) noexcept {
+      detail::check_awaits_in_task<Promise>();
       engine_->wait_for_value(request_, waiter.promise());
     }
     [[nodiscard]] std::span<const T> await_resume() const {

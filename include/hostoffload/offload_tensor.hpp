@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -41,6 +42,16 @@ public:
   offload_tensor(prefetch_scheduler& scheduler, std::size_t elements, layer_position at,
                  choice chosen) requires chosen_policy<Policy>
       : offload_tensor(scheduler, elements, at, Policy::name, Policy(chosen).at(checked(at, Policy::name))) {}
+
+  /// With a policy that has decided already: does not compile.
+  template <std::same_as<choice> Choice>
+  offload_tensor(prefetch_scheduler& scheduler, std::size_t elements, layer_position at,
+                 Choice chosen) requires placement_policy<Policy>
+      : offload_tensor(scheduler, elements, at, Policy::name, chosen) {
+    static_assert(chosen_policy<Policy>,
+                  "hostoffload: this tensor's policy decides its placement: change the table, or use "
+                  "any_placement for a choice at construction");
+  }
 
   offload_tensor(const offload_tensor&) = delete;
   offload_tensor& operator=(const offload_tensor&) = delete;

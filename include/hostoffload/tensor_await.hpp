@@ -3,7 +3,6 @@
 
 #include <hostoffload/lease.hpp>
 
-#include <concepts>
 #include <coroutine>
 #include <cstddef>
 
@@ -29,8 +28,9 @@ public:
     return result_ == outcome::granted;
   }
 
-  template <std::derived_from<promise_base> Promise>
+  template <class Promise>
   void await_suspend(std::coroutine_handle<Promise> waiter) {
+    check_awaits_in_task<Promise>();
     if (result_ == outcome::make) {
       engine_->start_making(request_, waiter.promise());
     } else {

@@ -1,4 +1,4 @@
-// expect: promise_base
+// expect: are awaited in a coroutine that returns hostoffload::task
 #include <hostoffload/coroutine/task.hpp>
 
 #include <coroutine>

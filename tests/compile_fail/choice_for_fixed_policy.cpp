@@ -1,4 +1,4 @@
-// expect: chosen_policy
+// expect: this tensor's policy decides its placement: change the table, or use any_placement
 #include <hostoffload/hostoffload.hpp>
 namespace ho = hostoffload;
 

@@ -1,4 +1,4 @@
-// expect: lease
+// expect: a lease that is not kept ends at once: bind it to a name
 #include <hostoffload/hostoffload.hpp>
 namespace ho = hostoffload;
 

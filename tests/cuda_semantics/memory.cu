@@ -94,7 +94,7 @@ TEST_CASE("memory is used between its allocation and its free, in stream order")
   for (int round = 1; round <= 3; ++round) {
     void* p = nullptr;
     ok(cudaMallocAsync(&p, mib, a));
-    slow_write(a, static_cast<int*>(p), round);
+    write(a, static_cast<int*>(p), round, 2 * slow_milliseconds);
     ok(cudaEventRecord(e, a));
     ok(cudaStreamWaitEvent(b, e, 0));
     read(b, x, static_cast<int*>(p), slow_milliseconds);
@@ -134,11 +134,14 @@ TEST_CASE("memory freed in another stream comes back once the free is over") {
   const device_ints x(1);
   const stream a;
   const stream b;
+  const event e;
   const pool from(cudaMemPoolReuseAllowOpportunistic);
   int* p = from.take(mib, a);
   write(a, p, 1);
   read(a, x, p, slow_milliseconds);
   ok(cudaFreeAsync(p, a));
+  ok(cudaEventRecord(e, a));
+  ok(cudaStreamWaitEvent(b, e, 0));  // this pool does not look at events
   int* early = from.take(mib, b);
   CHECK(early != p);
   ok(cudaStreamSynchronize(a));

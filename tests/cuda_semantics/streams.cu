@@ -98,12 +98,13 @@ TEST_CASE("a wait keeps to the record before it, a later wait to the later recor
 
 // cudaEventRecord: "can be called multiple times on the same event and will overwrite the previously captured state."
 TEST_CASE("the host waits for the last record") {
-  const device_ints x(1);
+  const device_ints x(2);
   const stream a;
   const stream b;
   const event e;
+  slow_write(a, x, 1);
   ok(cudaEventRecord(e, a));
-  slow_write(b, x, 1);
+  write(b, x.at(1), 1, 3 * slow_milliseconds);
   ok(cudaEventRecord(e, b));
   ok(cudaEventSynchronize(e));
   ok(cudaStreamQuery(b));
@@ -160,10 +161,11 @@ TEST_CASE("the legacy default stream and a blocking stream wait for each other")
   for (auto* legacy : {cudaStream_t{nullptr}, cudaStreamLegacy}) {
     ok(cudaMemset(x, 0, 3 * sizeof(int)));
     slow_write(s, x, 1);
-    read(legacy, x.at(1), x, slow_milliseconds);
-    read(s, x.at(2), x.at(1));
-    ok(cudaStreamSynchronize(s));
-    CHECK(value(x.at(2)) == 1);
+    read(legacy, x.at(1), x);
+    slow_write(legacy, x, 2);
+    read(s, x.at(2), x);
+    CHECK(value(x.at(1)) == 1);
+    CHECK(value(x.at(2)) == 2);
   }
 }
 
@@ -184,7 +186,7 @@ TEST_CASE("a wait in the legacy default stream holds for blocking streams") {
 
 // cudaStreamNonBlocking: "Specifies that work running in the created stream may run concurrently with work in stream 0
 // (the NULL stream), and that the created stream should perform no implicit synchronization with stream 0."
-TEST_CASE("a non-blocking stream does not wait for the legacy default stream") {
+TEST_CASE("a non-blocking stream and the legacy default stream do not wait for each other") {
   const device_ints x(2);
   const stream s;
   slow_write(nullptr, x, 1);
@@ -192,6 +194,11 @@ TEST_CASE("a non-blocking stream does not wait for the legacy default stream") {
   ok(cudaStreamSynchronize(s));
   usually(cudaStreamQuery(nullptr) == cudaErrorNotReady);
   CHECK(value(x) == 1);
+  slow_write(s, x, 3);
+  write(nullptr, x.at(1), 4);
+  ok(cudaStreamSynchronize(nullptr));
+  usually(cudaStreamQuery(s) == cudaErrorNotReady);
+  CHECK(value(x) == 3);
 }
 
 // sync: "The per-thread default stream is an implicit stream local to both the thread and the CUcontext, and which does
@@ -206,9 +213,11 @@ TEST_CASE("the default stream of a thread") {
   usually(cudaStreamQuery(s) == cudaErrorNotReady);
 
   slow_write(cudaStreamPerThread, x.at(1), 3);
-  read(nullptr, x.at(2), x.at(1), slow_milliseconds);
-  read(cudaStreamPerThread, x.at(3), x.at(2));
-  CHECK(value(x.at(3)) == 3);
+  read(nullptr, x.at(2), x.at(1));
+  slow_write(nullptr, x.at(1), 4);
+  read(cudaStreamPerThread, x.at(3), x.at(1));
+  CHECK(value(x.at(2)) == 3);
+  CHECK(value(x.at(3)) == 4);
 
   unsigned flags = 9;
   ok(cudaStreamGetFlags(cudaStreamPerThread, &flags));

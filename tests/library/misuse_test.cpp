@@ -301,7 +301,7 @@ TEST_CASE("a straight-line step that is left by an exception is abandoned") {
   }
 }
 
-TEST_CASE("tensors and leases may outlive their scheduler; using them then is an error") {
+TEST_CASE("tensors and leases may outlive their scheduler, using them then is an error") {
   gpu device;
   auto scheduler =
       std::make_unique<ho::prefetch_scheduler>(ho::scheduler_options{.window = 4_KiB, .observer = watched});

@@ -147,7 +147,7 @@ TEST_CASE("an input whose life is over is made again for a recomputation, and le
   }
 }
 
-TEST_CASE("a group is made by one function; members that hold values are not written again") {
+TEST_CASE("a group is made by one function, members that hold values are not written again") {
   gpu device;
   const ho::choice pq = GENERATE(ho::choice::save, ho::choice::offload, ho::choice::remat);
   const ho::choice pk = GENERATE(ho::choice::save, ho::choice::offload, ho::choice::remat);

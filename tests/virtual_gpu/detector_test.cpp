@@ -155,7 +155,7 @@ TEST_CASE("no race: order passes through other streams, the host, and the legacy
   CHECK(silent());
 }
 
-TEST_CASE("readers in several streams do not race with one another; the writer must wait for all") {
+TEST_CASE("readers in several streams do not race with one another, the writer must wait for all") {
   gpu g;
   auto* writer = g.stream();
   auto* e = g.event();

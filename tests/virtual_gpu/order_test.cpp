@@ -110,7 +110,7 @@ TEST_CASE("the legacy default stream orders effects of blocking streams only") {
   CHECK(orders == std::set<std::string>{"nadb", "andb", "adnb", "adbn"});
 }
 
-TEST_CASE("what the host waited for, or asked for with success, has taken effect; the rest may have") {
+TEST_CASE("what the host waited for, or asked for with success, has taken effect, the rest may have") {
   std::set<std::string> seen;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     gpu g;
@@ -144,7 +144,7 @@ TEST_CASE("what the host waited for, or asked for with success, has taken effect
   CHECK(seen.count("xab") == 1);
 }
 
-TEST_CASE("bytes arrive in every order; virtual times and findings do not change") {
+TEST_CASE("bytes arrive in every order, virtual times and findings do not change") {
   for (std::uint64_t seed = 0; seed <= 5; ++seed) {
     gpu g;
     vg::execution_order(seed);
@@ -200,7 +200,7 @@ TEST_CASE("memory stays until the effects that were ordered before its free are 
   }
 }
 
-TEST_CASE("a long queue runs by itself; switching off runs the rest") {
+TEST_CASE("a long queue runs by itself, switching off runs the rest") {
   gpu g;
   vg::execution_order(3);
   auto* s = g.stream();

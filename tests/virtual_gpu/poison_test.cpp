@@ -60,7 +60,7 @@ TEST_CASE("ranges that overlap, or start within a group of 8 bytes, are poisoned
   CHECK(all_poisoned(d, 256));
 }
 
-TEST_CASE("copies, memsets and pools leave device memory poisoned; pinned memory is not") {
+TEST_CASE("copies, memsets and pools leave device memory poisoned, pinned memory is not") {
   gpu g;
   auto* s = g.stream();
   auto* d = g.filled(512);

@@ -162,7 +162,7 @@ TEST_CASE("what a stream says of itself") {
   CHECK(cudaStreamCreateWithFlags(&s, 8) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("an event of one device cannot be recorded on a stream of another; waiting across devices works") {
+TEST_CASE("an event of one device cannot be recorded on a stream of another, waiting across devices works") {
   gpu g(round_numbers(), 2);
   auto* s0 = g.stream();
   auto* e0 = g.event();

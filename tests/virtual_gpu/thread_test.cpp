@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-TEST_CASE("threads work side by side; each has its device, its clock and its last error") {
+TEST_CASE("threads work side by side, each has its device, its clock and its last error") {
   gpu g(vg::gb200(), 2);
   constexpr int threads = 4;
   constexpr std::size_t n = 1000;

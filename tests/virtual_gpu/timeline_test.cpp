@@ -84,7 +84,7 @@ TEST_CASE("90 % of the link's rate needs nine times latency times rate") {
   CHECK(static_cast<double>(bytes) / (copy.end - copy.start) == Approx(0.9 * rate).epsilon(1e-6));
 }
 
-TEST_CASE("a copy and a kernel overlap; the kernel loses the HBM traffic of the copy") {
+TEST_CASE("a copy and a kernel overlap, the kernel loses the HBM traffic of the copy") {
   gpu g;
   auto* compute = g.stream();
   auto* link = g.stream();
@@ -250,7 +250,7 @@ TEST_CASE("two GPUs on one host memory: rates by max-min fairness") {
   CHECK(completed("copy to device", 1, zero).end == us(107));
 }
 
-TEST_CASE("one engine per direction, in order of readiness; priority breaks ties") {
+TEST_CASE("one engine per direction, in order of readiness, priority breaks ties") {
   gpu g;
   auto* a = g.stream(cudaStreamNonBlocking, 0);
   auto* b = g.stream(cudaStreamNonBlocking, -3);

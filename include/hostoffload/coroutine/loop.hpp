@@ -3,6 +3,7 @@
 // runs next and returns to the loop. So a chain of a million ready awaits needs no stack (symmetric transfer is no tail
 // call in unoptimised code), and no coroutine is resumed before its await_suspend has returned. No CUDA here.
 
+#include <concepts>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -74,6 +75,14 @@ struct promise_base {
     continuation = &parent;
   }
 };
+
+/// What await_suspend asks of the coroutine that awaits.
+template <class Promise>
+constexpr void check_awaits_in_task() noexcept {
+  static_assert(
+      std::derived_from<Promise, promise_base>,
+      "hostoffload: tensors, tasks and host values are awaited in a coroutine that returns hostoffload::task<…>");
+}
 
 class loop {
 public:

@@ -93,8 +93,9 @@ public:
   public:
     explicit awaiter(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
     [[nodiscard]] bool await_ready() const noexcept { return false; }
-    template <std::derived_from<detail::promise_base> Parent>
+    template <class Parent>
     void await_suspend(std::coroutine_handle<Parent> parent) const noexcept {
+      detail::check_awaits_in_task<Parent>();
       frame_.promise().start_under(parent.promise());
       frame_.promise().runner->put_first(frame_.promise());
     }

@@ -25,8 +25,9 @@ public:
 
   [[nodiscard]] bool await_ready() const noexcept { return tasks_.size() == 0; }
 
-  template <std::derived_from<promise_base> Parent>
+  template <class Parent>
   void await_suspend(std::coroutine_handle<Parent> parent) noexcept {
+    check_awaits_in_task<Parent>();
     unfinished_ = tasks_.size();
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       promise_base& child = task_access::promise(tasks_[i]);

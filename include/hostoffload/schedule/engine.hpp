@@ -57,7 +57,7 @@ public:
   // tensors
   tensor_record& add(std::string_view name, layer_position at, std::size_t bytes, choice wanted);
   void remove(tensor_record& r) noexcept;
-  void define(std::shared_ptr<maker> made_by);
+  void define(const std::shared_ptr<maker>& made_by);
 
   // leases
   [[nodiscard]] lease_request request_for(tensor_record& r, cudaStream_t on, bool last_use);

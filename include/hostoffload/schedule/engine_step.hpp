@@ -123,7 +123,7 @@ inline void engine::remove(tensor_record& r) noexcept {
   free_records_.push_back(&r);
 }
 
-inline void engine::define(std::shared_ptr<maker> made_by) {
+inline void engine::define(const std::shared_ptr<maker>& made_by) {
   throw_if_closed();
   for (tensor_record* m : made_by->members) {
     if (m->made_by != nullptr) throw usage_error("tensor " + m->title() + " is defined twice: one function makes it");
