@@ -81,7 +81,7 @@ template <class Promise>
 constexpr void check_awaits_in_task() noexcept {
   static_assert(
       std::derived_from<Promise, promise_base>,
-      "hostoffload: tensors, tasks and host values are awaited in a coroutine that returns hostoffload::task<…>");
+      "hostoffload: tensors, tasks and host values are awaited in a coroutine that returns hostoffload::task<>");
 }
 
 class loop {
