@@ -70,7 +70,7 @@ private:
 /// function writes for those that still hold values goes to memory that is thrown away.
 template <class Function, class... T, class... Policy>
 void define_group(Function function, offload_tensor<T, Policy>&... tensors) {
-  static_assert(sizeof...(T) > 0, "hostoffload: define_group(function, tensor, …) needs a tensor");
+  static_assert(sizeof...(T) > 0, "hostoffload: define_group(function, tensor, ...) needs a tensor");
   const std::array<std::size_t, sizeof...(T)> elements{tensors.elements()...};
   auto made_by = std::make_shared<detail::function_maker<Function, T...>>(std::move(function), elements);
   made_by->members = {&detail::tensor_access::record(tensors)...};

@@ -66,7 +66,7 @@ public:
   auto run(Begin&& begin) {
     using root_task = std::invoke_result_t<Begin>;
     static_assert(detail::is_task<root_task>::value,
-                  "hostoffload: run takes a function that returns a hostoffload::task<…>, the step");
+                  "hostoffload: run takes a function that returns a hostoffload::task<...>, the step");
     engine_->begin_step();
     try {
       root_task root = begin();

@@ -1,7 +1,6 @@
 // Order within and between streams, events, default streams, host functions, priorities.
 // Quotations: CUDA Runtime API reference; "sync" stands for its section "Stream synchronization behavior".
 
-#include <algorithm>
 #include <thread>
 
 #include "support.hpp"
