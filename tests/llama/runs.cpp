@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include <hostoffload/virtual_gpu/control.hpp>
+#include <hostoffload/virtual_gpu/faults.hpp>
 
 #include <cstring>
 
@@ -45,8 +46,9 @@ void require_no_leaks() {
   for (const vgpu::finding& f : vgpu::leaks()) FAIL(f.message);
 }
 
-result train(const llama::training_options& options, std::size_t steps) {
+result train(const llama::training_options& options, std::size_t steps, std::uint64_t order) {
   fresh_gpu(options);
+  vgpu::execution_order(order);
   result done;
   {
     const auto run = llama::make_training(options, text());

@@ -30,7 +30,8 @@ void fresh_gpu(const llama::training_options& options);
 void require_no_findings();
 void require_no_leaks();
 
-result train(const llama::training_options& options, std::size_t steps);
+/// `order` as execution_order of the virtual GPU takes it.
+result train(const llama::training_options& options, std::size_t steps, std::uint64_t order = 0);
 
 /// Counts the first place where the bits differ; the size where they do not.
 std::size_t first_difference(const std::vector<double>& a, const std::vector<double>& b);
