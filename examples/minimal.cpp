@@ -11,14 +11,12 @@
 #include <memory>
 #include <vector>
 
-namespace ho = hostoffload;
-
 namespace {
 
+namespace ho = hostoffload;
 enum class name { h };
 using placement = ho::placement<name, ho::offload_these<name::h>>;
 using activation = ho::offload_tensor<float, placement::of<name::h>>;
-
 constexpr std::size_t n = 1U << 16U;  // elements of a layer
 constexpr std::size_t bytes = n * sizeof(float);
 constexpr std::size_t layers = 24;
@@ -61,7 +59,6 @@ void train(cudaStream_t stream) {
   ho::prefetch_scheduler scheduler({.compute = stream, .window = 6 * bytes});
   std::vector<std::unique_ptr<activation>> h;  // the input of each layer, and the output of the last
   while (h.size() <= layers) h.push_back(std::make_unique<activation>(scheduler, n));
-
   for (int iteration = 0; iteration < 20; ++iteration) {
     ho::step step(scheduler);
     {
