@@ -344,3 +344,43 @@ TEST_CASE("memory is flat over a thousand steps") {
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   CHECK(scheduler.report().step == 1000);
 }
+
+TEST_CASE("a slot's next writer waits for its reader of the step before, however many points came between") {
+  gpu device;
+  const std::size_t reads = GENERATE(1U, 15U, 16U, 17U, 18U, 33U);
+  INFO(reads << " reads in between");
+  const ho::stream compute, other;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = 64_KiB, .observer = watched});
+  x_tensor a(scheduler, 1000, {0, 2}, ho::choice::offload);
+  x_tensor b(scheduler, 1000, {1, 2}, ho::choice::offload);
+  for (x_tensor* t : {&a, &b}) {
+    t->define([&](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1); });
+  }
+  std::vector<std::unique_ptr<seen>> all;
+  const auto read = [&](x_tensor& t) {
+    auto in = std::move(t).fetch(other.get());
+    all.push_back(std::make_unique<seen>(other.get(), in.data(), 1000));
+  };
+  {
+    ho::step s(scheduler);
+    busy(other.get(), 1e-3);
+    read(a);
+    s.end();
+  }
+  {
+    ho::step s(scheduler);
+    {
+      auto out = b.produce(compute.get());
+      fill(compute.get(), out.data(), out.size(), 1);
+    }
+    for (std::size_t i = 0; i < reads; ++i) {
+      auto in = b.fetch(other.get());
+      all.push_back(std::make_unique<seen>(other.get(), in.data(), 1000));
+    }
+    auto out = a.produce(compute.get());
+    fill(compute.get(), out.data(), out.size(), 1);
+    out.end();
+    s.end();
+  }
+  for (const auto& each : all) CHECK(each->is(1));
+}

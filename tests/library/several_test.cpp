@@ -208,3 +208,33 @@ TEST_CASE("schedulers on several threads") {
   for (auto& t : threads) t.join();
   CHECK(right == std::vector<int>(4, 50));
 }
+
+TEST_CASE("a window too small is a window_error also when an older coroutine waits for what is being made") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 2304, .observer = watched});
+  tensor big(scheduler, 1693, {0, 3}, ho::choice::offload);
+  tensor small(scheduler, 2, {1, 3}, ho::choice::offload);
+  tensor middle(scheduler, 175, {2, 3}, ho::choice::remat);
+  const auto make = [](std::span<float> out) -> ho::task<> {
+    fill(nullptr, out.data(), out.size(), 1);
+    co_return;
+  };
+  big.define(make);
+  small.define(make);
+  middle.define([&](std::span<float> out) -> ho::task<> {
+    auto in = co_await big;
+    fill(nullptr, out.data(), out.size(), 2);
+  });
+  const auto use = [](tensor& t) -> ho::task<> { auto all = co_await t; };
+  const auto older = [&]() -> ho::task<> {
+    { auto first = co_await small; }
+    auto all = co_await middle;
+  };
+  for (int step = 0; step < 6; ++step) {
+    INFO("step " << step);
+    const auto several = [&]() -> ho::task<> { co_await ho::when_all(older(), use(middle), use(middle)); };
+    CHECK_THROWS_AS(scheduler.run(several), ho::window_error);
+    const auto two = [&]() -> ho::task<> { co_await ho::when_all(use(small), use(big)); };
+    CHECK_THROWS_AS(scheduler.run(two), ho::window_error);
+  }
+}

@@ -105,6 +105,7 @@ public:
     const std::uint64_t number = l.recorded + 1;
     if (l.ring.empty() || l.recorded_at(number) > l.step_began) grow(l);
     mark& m = l.ring[number & (l.ring.size() - 1)];
+    if (m.number != 0) l.oldest = m.number + 1;
     event_ref(m.recorded).record(l.handle, purpose{what.tensor, what.layer, l.name});
     m.number = number;
     l.behind.at[s] = number;
@@ -168,6 +169,7 @@ private:
     unsigned long long unique = 0;
     std::size_t leases = 0;
     std::uint64_t recorded = 0;
+    std::uint64_t oldest = 1;  // whose event has not been recorded again
     std::uint64_t step_began = 0;
     stream_clock behind{};
     std::vector<mark> ring{};  // point n in ring[n mod size]; the size is a power of two
@@ -188,8 +190,7 @@ private:
   }
 
   static const mark& find_mark(const line& l, std::uint64_t number) noexcept {
-    const std::uint64_t oldest = l.recorded >= l.ring.size() ? l.recorded - l.ring.size() + 1 : 1;
-    return l.ring[std::max(number, oldest) & (l.ring.size() - 1)];
+    return l.ring[std::max(number, l.oldest) & (l.ring.size() - 1)];
   }
 
   /// How many streams a wait for a mark with this clock would bring behind what is needed.

@@ -342,18 +342,18 @@ inline void engine::idle() {
     throw usage_error(
         "a coroutine awaits something that no scheduler knows: within a step, await tensors, tasks and when_all");
   }
-  reserve_known_ = false;  // should they stand in each other's way: the next step runs them one after the other
+  reserve_known_ = false;        // should they stand in each other's way: the next step runs them one after the other
+  lease_request* told = oldest;  // of those that wait for room, if there is one
+  while (told != nullptr && told->tensor->state == life::making) told = oldest_waiting(told->line);
   try {
-    if (oldest->tensor->state == life::making) {
-      throw usage_error("tensor " + oldest->tensor->title() +
-                        ": its define function waits for a tensor that waits for it");
-    }
-    throw_no_room(*oldest);
+    if (told != nullptr) throw_no_room(*told);
+    told = oldest;
+    throw usage_error("tensor " + told->tensor->title() + ": its define function waits for a tensor that waits for it");
   } catch (...) {
-    oldest->failure = std::current_exception();
+    told->failure = std::current_exception();
   }
-  dequeue(*oldest);
-  loop_.put_last(*oldest->waiter);
+  dequeue(*told);
+  loop_.put_last(*told->waiter);
 }
 
 inline step_report engine::report() { return closed_ || !history_ ? step_report{} : history_->newest_completed(); }
