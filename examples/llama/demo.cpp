@@ -93,10 +93,7 @@ outcome train(const vgpu::machine& machine, const training_options& options, con
 }
 
 vgpu::machine describe_machine(const options& o) {
-  vgpu::machine m = o.machine == "gb200"   ? vgpu::gb200()
-                    : o.machine == "gh200" ? vgpu::gh200()
-                    : o.machine == "h200"  ? vgpu::h200()
-                                           : vgpu::h100();
+  vgpu::machine m = vgpu::machine_named(o.machine);
   if (o.scale_to == 0) return m;
   const auto bytes = static_cast<double>(bytes_of(o.run.type));
   return vgpu::scaled_to(m, {.hidden = static_cast<double>(o.run.model.hidden),

@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <hostoffload/virtual_gpu/machine.hpp>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -117,7 +119,7 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
       ->group("Data");
 
   app.add_option("--machine", o.machine, "The GPU described")
-      ->check(CLI::IsMember({"gb200", "gh200", "h200", "h100"}))
+      ->check(CLI::IsMember(hostoffload::virtual_gpu::machine_names()))
       ->group("Machine");
   app.add_option("--scale-to", o.scale_to,
                  "Scale the machine down as if --hidden stood for this hidden size; 0: a full-size machine")
