@@ -68,7 +68,8 @@ public:
   /// (device memory, elements() of them). It returns task<> and may await other tensors, or void and may fetch them. It
   /// runs at the first await in a step, and again, with the same result to the last bit, where the tensor is
   /// rematerialised: what it draws at random has to come from a counter-based generator. It is stored here and lives as
-  /// long as the tensor.
+  /// long as the tensor. Beside other coroutines (when_all) it should be a coroutine itself: a plain function cannot
+  /// wait for a tensor that another coroutine is making, nor for room in the window, and throws.
   template <class Function>
   void define(Function function) {
     define_group(std::move(function), *this);
