@@ -1,0 +1,225 @@
+// Faults that make a step slow or lose memory, and errors that must not be lost.
+
+#include "faults.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+using namespace ho::literals;
+using namespace faults;
+
+TEST_CASE("copies run on the copy engines at the rate of pinned memory, and launch no kernel") {
+  gpu device(vg::h200());
+  constexpr std::size_t large = 8U << 20U;  // 32 MiB: the latency is below a percent
+  ho::prefetch_scheduler scheduler({.window = large * sizeof(float), .observer = watched});
+  const auto a = offloaded(scheduler, large);
+  const auto b = offloaded(scheduler, large);
+  one_step(scheduler, *a, *b);
+  const vg::machine m = vg::current_machine();
+  const auto out = copies(to_host);
+  const auto in = copies(to_device);
+  REQUIRE((out.size() == 2 && in.size() == 2));
+  for (const vg::operation& o : out) {
+    CHECK(o.uses == vg::resource::copy_engine_to_host);
+    CHECK(o.bytes / (o.end - o.start) > 0.95 * m.link.to_host.value);
+  }
+  for (const vg::operation& o : in) {
+    CHECK(o.uses == vg::resource::copy_engine_to_device);
+    CHECK(o.bytes / (o.end - o.start) > 0.95 * m.link.to_device.value);
+  }
+  for (const vg::operation& o : copies(vg::operation_kind::kernel)) CHECK((o.name == "fill" || o.name == "look"));
+}
+
+TEST_CASE("a copy in that is needed now does not stand behind a queue of copies out") {
+  gpu device;
+  vg::delay(to_host, 1e-3);
+  ho::prefetch_scheduler scheduler({.window = 4 * slot, .observer = watched});
+  std::vector<std::unique_ptr<x_tensor>> tensors;
+  for (int i = 0; i < 5; ++i) tensors.push_back(offloaded(scheduler));
+  for (int step = 0; step < 3; ++step) {  // when it is known what is in use at one time, slots are taken by age
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    vg::clear_timeline();
+    ho::step s(scheduler);
+    for (const auto& t : tensors) produce(*t, 1);
+    { auto in = std::move(*tensors[0]).fetch(nullptr); }
+    s.end();
+  }
+  const auto out = copies(to_host);
+  const auto in = copies(to_device);
+  REQUIRE((out.size() == 5 && !in.empty()));
+  CHECK(in[0].stream != out[0].stream);
+  CHECK(in[0].end < out[3].start);  // it takes the place of the second tensor, and waits for nothing else
+}
+
+TEST_CASE("more in use at one time than in any step before: what is to be left free does not wrap around") {
+  gpu device;
+  vg::delay(to_host, 1e-3);
+  ho::prefetch_scheduler scheduler({.window = 4 * slot, .observer = watched});
+  std::vector<std::unique_ptr<x_tensor>> tensors;
+  for (int i = 0; i < 5; ++i) tensors.push_back(offloaded(scheduler));
+  for (int step = 0; step < 4; ++step) {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    vg::clear_timeline();
+    ho::step s(scheduler);
+    for (const auto& t : tensors) produce(*t, 1);
+    std::optional<ho::lease<const float>> held;
+    if (step == 3) held.emplace(tensors[2]->fetch(nullptr));  // divides the window
+    { auto in = std::move(*tensors[0]).fetch(nullptr); }
+    held.reset();
+    s.end();
+  }
+  const auto out = copies(to_host);
+  const auto in = copies(to_device);
+  REQUIRE((out.size() == 5 && !in.empty()));
+  CHECK(in[0].end < out[3].start);  // still in the place of the oldest
+}
+
+TEST_CASE("pinned memory is what the tensors need, to 256 bytes each") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 64_KiB, .observer = watched});
+  std::vector<std::unique_ptr<x_tensor>> tensors;
+  std::size_t expected = 0;
+  for (const std::size_t elements : {1U, 65U, 1100U, 2100U, 4200U}) {  // a little above powers of two
+    tensors.push_back(offloaded(scheduler, elements));
+    expected += (elements * sizeof(float) + 255) / 256 * 256;
+  }
+  ho::step s(scheduler);
+  s.end();
+  CHECK(vg::memory_usage().pinned_bytes == expected);
+}
+
+TEST_CASE("device memory goes back at the last use, not at the end of the step") {
+  gpu device;
+  const ho::choice placed = GENERATE(ho::choice::save, ho::choice::offload);
+  ho::prefetch_scheduler scheduler({.window = 3 * slot, .observer = watched});
+  std::vector<std::unique_ptr<x_tensor>> tensors;
+  for (std::size_t i = 0; i < 3; ++i) {
+    tensors.push_back(std::make_unique<x_tensor>(scheduler, n, ho::layer_position{i, 3}, placed));
+  }
+  y_tensor gradient(scheduler, n, {}, ho::choice::save);
+  for (int step = 0; step < 3; ++step) {
+    ho::step s(scheduler);
+    for (const auto& t : tensors) produce(*t, 1);
+    std::set<const void*> places;
+    for (const auto& t : tensors) places.insert(t->fetch(nullptr).data());
+    REQUIRE(places.size() == 3);
+    for (const auto& t : tensors) {
+      { auto in = std::move(*t).fetch(nullptr); }
+      produce(gradient, 2);
+      auto in = std::move(gradient).fetch(nullptr);
+      if (placed == ho::choice::save) CHECK(places.count(in.data()) == 1);
+    }
+    s.end();
+  }
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(scheduler.report().device_peak_bytes == 3 * slot);
+  CHECK(scheduler.report().copies_in == 0);
+}
+
+TEST_CASE("coroutines that each hold a slot while they wait, and then need another, all end") {
+  gpu device;
+  const std::size_t slots = GENERATE(2U, 3U, 4U, 6U);
+  constexpr std::size_t branches = 3;
+  ho::prefetch_scheduler scheduler({.window = slots * slot, .observer = watched});
+  std::vector<std::unique_ptr<x_tensor>> first, second;
+  std::vector<std::unique_ptr<ho::host_values<float>>> read;
+  for (std::size_t i = 0; i < branches; ++i) {
+    for (auto* tensors : {&first, &second}) {
+      tensors->push_back(offloaded(scheduler));
+      const auto from = static_cast<float>(100 * i + 10 * (tensors == &first ? 0 : 1));
+      tensors->back()->define([from](std::span<float> out) { fill(nullptr, out.data(), out.size(), from); });
+    }
+    read.push_back(std::make_unique<ho::host_values<float>>(scheduler, 1));
+  }
+  for (int step = 0; step < 4; ++step) {
+    std::vector<std::unique_ptr<seen>> all(branches);
+    const auto use = [&](std::size_t i) -> ho::task<> {
+      auto a = co_await std::move(*first[i]);
+      auto value = co_await read[i]->read(a.data(), 1, nullptr);  // the others go on
+      CHECK(value[0] == static_cast<float>(100 * i));
+      auto b = co_await std::move(*second[i]);
+      all[i] = std::make_unique<seen>(nullptr, b.data(), n);
+    };
+    const auto train = [&]() -> ho::task<> { co_await ho::when_all(use(0), use(1), use(2)); };
+    scheduler.run(train);
+    for (std::size_t i = 0; i < branches; ++i) CHECK(all[i]->is(static_cast<float>(100 * i + 10)));
+    CHECK(scheduler.report().window_peak_bytes <= slots * slot);
+  }
+}
+
+TEST_CASE("a call that fails while a tensor leaves or returns loses no slot") {
+  for (std::uint64_t nth = 1;; ++nth) {
+    INFO("call " << nth << " of the step");
+    gpu device;
+    ho::prefetch_scheduler scheduler({.window = 2 * slot, .host_capacity = 4 * slot, .observer = watched});
+    const auto a = offloaded(scheduler);
+    const auto b = offloaded(scheduler);
+    const auto c = offloaded(scheduler);
+    const auto made = offloaded(scheduler);
+    made->define([](std::span<float> out) { fill(nullptr, out.data(), out.size(), 7); });
+    const auto tight_step = [&] {
+      ho::step s(scheduler);
+      produce(*a, 1);
+      produce(*b, 2);
+      produce(*c, 3);  // waits for a copy out
+      seen from_made(n);
+      {
+        auto in = std::move(*made).fetch(nullptr);
+        from_made.look(nullptr, in.data());
+      }
+      auto in_a = std::move(*a).fetch(nullptr);  // a and b have the whole window
+      auto in_b = std::move(*b).fetch(nullptr);
+      seen from_a(nullptr, in_a.data(), n);
+      seen from_b(nullptr, in_b.data(), n);
+      in_a.end();
+      in_b.end();
+      s.end();
+      return std::array<seen, 3>{std::move(from_a), std::move(from_b), std::move(from_made)};
+    };
+    tight_step();  // allocates; from now on slots have users to wait for
+    vg::fail_call(nth, cudaErrorMemoryAllocation);
+    bool failed = false;
+    try {
+      tight_step();
+    } catch (const ho::cuda_error& e) {
+      failed = true;
+      CHECK(e.code() == cudaErrorMemoryAllocation);
+    }
+    const bool reached = vg::failed_call().has_value();
+    vg::clear_faults();
+    if (!reached) break;
+    REQUIRE(failed);
+    // A kernel that could not be launched left its lease's memory unwritten, and so it was copied out.
+    for (const vg::finding& f : vg::findings()) CHECK(f.kind == vg::finding_kind::uninitialised_read);
+    vg::clear_findings();
+    const auto values = tight_step();
+    CHECK((values[0].is(1) && values[1].is(2) && values[2].is(7)));
+    CHECK(scheduler.report().host_peak_bytes == 4 * slot);
+    CHECK(vg::memory_usage().pinned_bytes == 4 * slot);
+    CHECK(vg::memory_usage().device_bytes == 2 * slot);
+  }
+}
+
+TEST_CASE("an event of one device on a stream of another: the error is raised") {
+  gpu device(vg::gb200(), 2);
+  ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});
+  const auto a = offloaded(scheduler);
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);  // events are made on the current device
+  try {
+    ho::step s(scheduler);
+    produce(*a, 1);
+    s.end();
+    FAIL("no error");
+  } catch (const ho::cuda_error& e) {
+    CHECK(e.code() == cudaErrorInvalidResourceHandle);
+    CHECK(e.call() == "cudaEventRecord");
+  }
+  CHECK_FALSE(vg::findings().empty());
+  vg::clear_findings();
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+}
