@@ -49,8 +49,8 @@ ON_KERNEL = """launch(order_.handle(in_id_), 1,
          [to = target.begin, from = r.host->begin, bytes = r.bytes](std::size_t) { std::memcpy(to, from, bytes); },
          {.name = "copy", .reads = {{r.host->begin, r.bytes}}, .writes = {{target.begin, r.bytes}}});"""
 
-# Fault, header below include/hostoffload, text, what takes its place, source of the test, its name, and headers that the
-# mutated text needs.
+# Fault, header below include/hostoffload, text, what takes its place, source of the test, its name, and headers that
+# the new text needs.
 MUTATIONS = [
     (1, COPIES, "  needed.join(r.host_written);\n", "", LIFE, K_SLOTS),
     (2, COPIES, "  r.readers.join(out_id_, point);\n", "", LIFE, K_SLOTS),
