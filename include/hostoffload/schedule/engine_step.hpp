@@ -274,7 +274,7 @@ inline void engine::drop_leases_of(tensor_record& r) noexcept {
 
 inline void engine::abandon_step() noexcept {
   loop_.clear();
-  first_waiting_ = last_waiting_ = nullptr;
+  while (first_waiting_ != nullptr) dequeue(*first_waiting_);
   first_value_ = nullptr;
   inline_line_ = nullptr;
   kept_error_ = nullptr;
