@@ -300,7 +300,7 @@ std::size_t least_window_of(const shape& s) {
 }
 
 void prepare(const shape& s) {
-  if (least_windows().count(s.seed) != 0) return;
+  if (least_windows().contains(s.seed)) return;
   vg::reset(vg::gb200());
   shape without_bound = s;
   without_bound.window = 0;

@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-namespace ho = hostoffload;
 namespace vg = hostoffload::virtual_gpu;
 
 namespace {
