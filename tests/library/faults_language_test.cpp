@@ -51,7 +51,7 @@ public:
   tracked(const tracked&) : tracked() {}
   tracked& operator=(const tracked&) = delete;
   ~tracked() { living().erase(this); }
-  void use() const { (living().count(this) != 0 ? used : used_dead)++; }
+  void use() const { (living().contains(this) ? used : used_dead)++; }
   static inline int used = 0, used_dead = 0;
 
 private:
