@@ -212,7 +212,11 @@ inline void engine::grant(lease_request& q) {
   r.last_use = r.last_use || q.last_use;
   q.generation = r.generation;
   q.granted = true;
-  fetch_ahead();
+  try {
+    fetch_ahead();
+  } catch (...) {  // the lease is good
+    if (!kept_error_) kept_error_ = std::current_exception();
+  }
 }
 
 /// A writable lease for code that fills the tensor itself.
