@@ -70,7 +70,7 @@ MUTATIONS = [
      "a lease that is held when the step ends is an error, and void from then on"),
     (7, LEASE, "  put_behind(q.stream, r.written, r.as_purpose());\n", "", WINDOW,
      "every window from the least to unlimited gives the values of save"),
-    (8, LEASE, "    behind.join(r.readers);\n    free_slot(r, r.device, behind);\n  }\n  if (r.on_host)",
+    (8, LEASE, "    free_slot(r, r.device, last_users(r));\n  }\n  if (r.on_host)",
      "    free_slot(r, r.device, {});\n  }\n  if (r.on_host)", FAULTS,
      "a tensor is destroyed right after it was stowed: who gets its memory goes behind the copy out"),
     (8, STEP, "    behind.join(r.host_read);\n", "", FAULTS,

@@ -122,6 +122,8 @@ private:
   void abort_making(tensor_record& r, bool has_run) noexcept;
   void grant(lease_request& q);
   void settle(tensor_record& r);
+  static void keep(tensor_record& r) noexcept;
+  [[nodiscard]] static stream_clock last_users(const tensor_record& r) noexcept;
   void finish_life(tensor_record& r, bool by_last_use) noexcept;
   void serve_waiters();
   bool serve(lease_request& q, bool oldest);

@@ -202,21 +202,27 @@ inline void engine::lease_now(lease_request& q) {
 inline void engine::grant(lease_request& q) {
   tensor_record& r = *q.tensor;
   put_behind(q.stream, r.written, r.as_purpose());
-  if (r.leases++ == 0) {
+  const bool first = r.leases == 0;
+  if (first) {
     use_begins(*r.device, r);
     r.pattern.begins(++uses_);
   }
+  if (q.last_use || r.pattern.past_longest_gap()) fetching_ahead_ = true;
+  try {
+    fetch_ahead();
+  } catch (...) {
+    if (first) {
+      use_ends(*r.device, r);
+      if (r.on_host) keep(r);
+    }
+    throw;
+  }
+  ++r.leases;
   order_.lease_begins(q.stream);
   r.unused = false;
-  if (q.last_use || r.pattern.past_longest_gap()) fetching_ahead_ = true;
   r.last_use = r.last_use || q.last_use;
   q.generation = r.generation;
   q.granted = true;
-  try {
-    fetch_ahead();
-  } catch (...) {  // the lease is good
-    if (!kept_error_) kept_error_ = std::current_exception();
-  }
 }
 
 /// A writable lease for code that fills the tensor itself.
@@ -280,24 +286,32 @@ inline void engine::settle(tensor_record& r) {
     finish_life(r, true);
     return;
   }
-  stream_clock behind = r.written;
-  behind.join(r.readers);
   if (r.in_window()) {
-    r.device->state = slot_state::kept;
-    r.device->rank = r.rank;
-    r.device->behind = behind;
+    keep(r);
   } else if (r.placed == choice::remat && r.pattern.in_longest_gap()) {
     row(r).planned_bytes += r.bytes;
     row(r).freed_bytes += r.bytes;
-    free_slot(r, r.device, behind);
+    free_slot(r, r.device, last_users(r));
   }
+}
+
+/// The values are on the host: the slot may go to somebody else.
+inline void engine::keep(tensor_record& r) noexcept {
+  r.device->state = slot_state::kept;
+  r.device->rank = r.rank;
+  r.device->behind = last_users(r);
+}
+
+/// What the next user of the device slot has to be behind.
+inline stream_clock engine::last_users(const tensor_record& r) noexcept {
+  stream_clock users = r.written;
+  users.join(r.readers);
+  return users;
 }
 
 inline void engine::finish_life(tensor_record& r, bool by_last_use) noexcept {
   if (r.device != nullptr) {
-    stream_clock behind = r.written;
-    behind.join(r.readers);
-    free_slot(r, r.device, behind);
+    free_slot(r, r.device, last_users(r));
   }
   if (r.on_host) {
     r.on_host = false;
