@@ -15,6 +15,7 @@ namespace {
 std::atomic<long> allocations{0};  // outside of the virtual GPU
 }
 
+#if HOSTOFFLOAD_RECYCLE_FRAMES  // the address sanitizer has its own operator new, and frames then come from the heap
 void* operator new(std::size_t bytes) {
   if (!vg::inside()) ++allocations;
   if (void* const p = std::malloc(bytes)) return p;
@@ -22,6 +23,7 @@ void* operator new(std::size_t bytes) {
 }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#endif
 
 namespace {
 
