@@ -15,7 +15,16 @@ namespace {
 std::atomic<long> allocations{0};  // outside of the virtual GPU
 }
 
-#if HOSTOFFLOAD_RECYCLE_FRAMES  // the address sanitizer has its own operator new, and frames then come from the heap
+// The sanitizers have an operator new of their own; under them only the calls are counted.
+#if defined(__has_feature)
+#define HOSTOFFLOAD_TEST_SANITIZED (__has_feature(thread_sanitizer) || __has_feature(address_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HOSTOFFLOAD_TEST_SANITIZED 1
+#else
+#define HOSTOFFLOAD_TEST_SANITIZED 0
+#endif
+
+#if !HOSTOFFLOAD_TEST_SANITIZED
 void* operator new(std::size_t bytes) {
   if (!vg::inside()) ++allocations;
   if (void* const p = std::malloc(bytes)) return p;

@@ -188,7 +188,7 @@ void platform::destroy_pool(cudaMemPool_t handle) {
 void platform::keep_storage(allocation& a, std::size_t begin, std::size_t bytes) {
   if (!dry || bytes == 0) return;
   if (a.on_device()) address_space::open(a.begin + begin, bytes);
-  a.kept.push_back({begin, begin + bytes});
+  a.kept.emplace_back(begin, begin + bytes);
   std::sort(a.kept.begin(), a.kept.end());
 }
 
