@@ -38,7 +38,7 @@ public:
     }
   }
 
-  [[nodiscard]] lease<const T> await_resume() {
+  [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<const T> await_resume() {
     engine_->finish(request_);
     return lease_access::make<const T>(engine_, request_, elements_);
   }
