@@ -1,6 +1,7 @@
 #pragma once
 // The scheduler's core, the same for every element type: who leases what, which slot it gets, which copies are issued
-// and what waits for what. engine_lease.hpp, engine_copies.hpp and engine_step.hpp hold the definitions.
+// and what waits for what. engine_lease.hpp, engine_copies.hpp, engine_step.hpp and engine_waiting.hpp hold the
+// definitions.
 //
 // Host code decides everything at once and never waits; the device follows in stream order. A slot is given to the next
 // tensor as soon as the host knows that the last one has left it, and the new user's stream waits for the events that
@@ -217,6 +218,7 @@ private:
 
 }  // namespace hostoffload::inline v0::detail
 
-#include <hostoffload/schedule/engine_copies.hpp>  // IWYU pragma: export
-#include <hostoffload/schedule/engine_lease.hpp>   // IWYU pragma: export
-#include <hostoffload/schedule/engine_step.hpp>    // IWYU pragma: export
+#include <hostoffload/schedule/engine_copies.hpp>   // IWYU pragma: export
+#include <hostoffload/schedule/engine_lease.hpp>    // IWYU pragma: export
+#include <hostoffload/schedule/engine_step.hpp>     // IWYU pragma: export
+#include <hostoffload/schedule/engine_waiting.hpp>  // IWYU pragma: export
