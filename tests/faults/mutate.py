@@ -181,7 +181,7 @@ class Bench:
     """A folder that stands for the project: headers of its own, the project's tests."""
 
     def __init__(self, folder, compiler, library):
-        self.folder, self.compiler, self.library = folder, compiler, library
+        self.folder, self.compiler, self.archive = folder, compiler, library
         (folder / "tests").symlink_to(ROOT / "tests")
         self.fresh()
 
@@ -200,10 +200,10 @@ class Bench:
             unit.write_text("#include <hostoffload/hostoffload.hpp>\n")
             main = self.folder / "main.cpp"
             main.write_text("#include <hostoffload/hostoffload.hpp>\nint main() {}\n")
-            return run([self.compiler, *self.flags(), unit, main, self.library, "-o", self.folder / "program"])
+            return run([self.compiler, *self.flags(), unit, main, self.archive, "-o", self.folder / "program"])
         extra = [f for header in first for f in ("-include", header)]
         return run([self.compiler, *self.flags(), *extra, "-w", "-O0", f"-DHOSTOFFLOAD_TEST_ROOT=\"{self.folder}\"",
-                    "-I", tests, tests / source, self.library, "-lCatch2WithMain", "-pthread", "-o",
+                    "-I", tests, tests / source, self.archive, "-lCatch2WithMain", "-pthread", "-o",
                     self.folder / "program"])
 
     def test(self, source, name):
