@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -13,10 +14,10 @@ namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
-/// A pool that may reuse memory in one way only.
+/// A pool that may reuse memory freed in another stream in one way only, or in none.
 class pool {
 public:
-  explicit pool(cudaMemPoolAttr way, std::size_t most = 0) {
+  explicit pool(std::optional<cudaMemPoolAttr> way, std::size_t most = 0) {
     cudaMemPoolProps props{};
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
@@ -127,13 +128,17 @@ TEST_CASE("memory freed in another stream comes back behind an event") {
 }
 
 // cudaMemPoolReuseAllowOpportunistic: "Allow reuse of already completed frees when there is no dependency between the
-// free and allocation."
-TEST_CASE("memory freed in another stream comes back once the free is over") {
+// free and allocation." CUDA Programming Guide: "When this is disabled, the allocator will still reuse memory made
+// available when a stream is synchronized with the CPU."
+TEST_CASE("memory freed in another stream comes back once the free is over, or once the host knows that it is") {
+  const bool opportunistic = GENERATE(true, false);
   const device_ints x(1);
+  const device_ints y(1);
   const stream a;
   const stream b;
+  const stream longer;
   const event e;
-  const pool from(cudaMemPoolReuseAllowOpportunistic);
+  const pool from(opportunistic ? std::optional(cudaMemPoolReuseAllowOpportunistic) : std::nullopt);
   int* p = from.take(mib, a);
   write(a, p, 1);
   read(a, x, p, slow_milliseconds);
@@ -142,13 +147,18 @@ TEST_CASE("memory freed in another stream comes back once the free is over") {
   ok(cudaStreamWaitEvent(b, e, 0));  // this pool does not look at events
   int* early = from.take(mib, b);
   usually(early != p);
+  write(longer, y, 1, 4 * slow_milliseconds);
+  ok(cudaStreamSynchronize(longer));  // the free is over too, but nobody has asked
+  int* over = from.take(mib, b);
+  usually((over == p) == opportunistic);
   ok(cudaStreamSynchronize(a));
-  int* late = from.take(mib, b);
-  usually(late == p);
-  write(b, late, 2);
+  int* known = opportunistic ? over : from.take(mib, b);
+  usually(known == p);
+  write(b, known, 2);
   CHECK(value(x) == 1);
   ok(cudaFreeAsync(early, b));
-  ok(cudaFreeAsync(late, b));
+  ok(cudaFreeAsync(over, b));
+  if (known != over) ok(cudaFreeAsync(known, b));
   ok(cudaDeviceSynchronize());
 }
 

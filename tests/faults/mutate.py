@@ -35,6 +35,7 @@ STEP = "schedule/engine_step.hpp"
 
 K_SLOTS = "K slots for N tensors: each is fetched with its own values"
 SECOND_STREAM = "a read on a second stream is ordered behind the writer, and the memory's next user behind it"
+KEPT_APART = "more streams, one after the other, than are kept apart: the memory's next user is behind all"
 OPTIONS = "every option has an effect"
 PEAK = "the peak may be in any layer: offload and recomputation lower it, and the report has it"
 ENGINES = "copies run on the copy engines at the rate of pinned memory, and launch no kernel"
@@ -59,6 +60,8 @@ MUTATIONS = [
     (3, COPIES, "stream_clock needed = target.behind;", "stream_clock needed;", LIFE, K_SLOTS),
     (4, LEASE, "(writing ? r.written : r.readers).join(on, released);",
      "(writing ? r.written : r.readers).join(compute_id, order_.next_point(compute_id));", LIFE, SECOND_STREAM),
+    (4, "cuda/stream_order.hpp", "      event_ref(m.recorded).hold(handle, purpose{{}, 0, l.name});\n", "", LIFE,
+     KEPT_APART),
     (5, COPIES, "cudaMemcpyAsync(target.begin, r.host->begin,",
      "cudaMemcpyAsync(target.begin, tensors_[tensors_.size() - 1 - now_.copies_in % tensors_.size()]->host->begin,",
      LIFE, K_SLOTS),

@@ -123,7 +123,7 @@ TEST_CASE("device memory goes back at the last use, not at the end of the step")
 
 TEST_CASE("coroutines that each hold a slot while they wait, and then need another, all end") {
   gpu device;
-  const std::size_t slots = GENERATE(2U, 3U, 4U, 6U);
+  const std::size_t slots = GENERATE(2U, 3U, 4U, 5U, 6U, 16U);
   constexpr std::size_t branches = 3;
   ho::prefetch_scheduler scheduler({.window = slots * slot, .observer = watched});
   std::vector<std::unique_ptr<x_tensor>> first, second;
@@ -149,6 +149,7 @@ TEST_CASE("coroutines that each hold a slot while they wait, and then need anoth
     scheduler.run(train);
     for (std::size_t i = 0; i < branches; ++i) CHECK(all[i]->is(static_cast<float>(100 * i + 10)));
     CHECK(scheduler.report().window_peak_bytes <= slots * slot);
+    CHECK(scheduler.report().least_window_bytes == 2 * slot);
   }
 }
 

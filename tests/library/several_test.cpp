@@ -35,32 +35,6 @@ ho::task<> use_pairs(std::vector<std::unique_ptr<tensor>>& tensors, std::vector<
 
 }  // namespace
 
-TEST_CASE("two coroutines that each hold a slot and need another both end, in any window that serves one of them") {
-  gpu device;
-  const std::size_t slots = GENERATE(2U, 3U, 4U, 5U, 16U);
-  ho::prefetch_scheduler scheduler({.window = slots * slot, .observer = watched});
-  std::vector<std::vector<std::unique_ptr<tensor>>> tensors(3);
-  for (std::size_t b = 0; b < 3; ++b) {
-    for (std::size_t i = 0; i < 4; ++i) tensors[b].push_back(make_tensor(scheduler, 10 * b + i));
-  }
-  for (int step = 0; step < 4; ++step) {
-    std::vector<std::vector<std::unique_ptr<seen>>> all(3);
-    const auto train = [&]() -> ho::task<> {
-      co_await ho::when_all(use_pairs(tensors[0], all[0]), use_pairs(tensors[1], all[1]),
-                            use_pairs(tensors[2], all[2]));
-    };
-    scheduler.run(train);
-    for (std::size_t b = 0; b < 3; ++b) {
-      for (std::size_t i = 0; i < 3; ++i) {
-        CHECK(all[b][2 * i]->is(static_cast<float>(100 * (10 * b + i))));
-        CHECK(all[b][2 * i + 1]->is(static_cast<float>(100 * (10 * b + i + 1))));
-      }
-    }
-    CHECK(scheduler.report().window_peak_bytes <= slots * slot);
-    CHECK(scheduler.report().least_window_bytes == 2 * slot);
-  }
-}
-
 TEST_CASE("a window that serves no coroutine alone is an error that lists who holds it") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});

@@ -4,14 +4,6 @@
 
 #include "support.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define HOSTOFFLOAD_ADDRESS_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HOSTOFFLOAD_ADDRESS_SANITIZER
-#endif
-#endif
-
 #ifdef HOSTOFFLOAD_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 

@@ -11,6 +11,14 @@
 
 #include "catch.hpp"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define HOSTOFFLOAD_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HOSTOFFLOAD_ADDRESS_SANITIZER
+#endif
+#endif
+
 namespace vg = hostoffload::virtual_gpu;
 
 inline constexpr double micro = 1e-6;
