@@ -1,13 +1,11 @@
 #pragma once
 // What a layer keeps for its backward pass, and the workspace that all layers share.
 
-#include "device_array.hpp"
+#include "common.hpp"
 #include "placements.hpp"
 #include "sizes.hpp"
 
 #include <hostoffload/hostoffload.hpp>
-
-#include "element.hpp"
 
 #include <cstddef>
 

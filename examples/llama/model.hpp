@@ -2,11 +2,12 @@
 // A decoder-only Llama. Each layer says once how its tensors are made; forward and backward await them and do not know
 // whether they were saved, brought back from the host or computed again.
 
-#include "attention.hpp"
-#include "kernels.hpp"
 #include "layer.hpp"
-#include "matmul.hpp"
 #include "parameters.hpp"
+
+#include "common/attention.hpp"
+#include "common/kernels.hpp"
+#include "common/matmul.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@ public:
       : shape_(shape),
         rows_(rows),
         stream_(stream),
+        blas_(stream),
         weights_(trained.weights()),
         gradients_(trained.gradients()),
         work_(shape, rows) {
@@ -50,7 +52,7 @@ public:
     co_await add_ffn(*layers_.back(), weights_.layers.back(), work_.last.data());
     kernel::rms_norm(stream_, work_.last.data(), weights_.norm, work_.normed.data(), work_.rstd.data(), rows_,
                      shape_.hidden);
-    linear::forward(stream_, head(), work_.normed.data(), weights_.head, work_.logits.data());
+    linear::forward(blas_, head(), work_.normed.data(), weights_.head, work_.logits.data());
     kernel::cross_entropy(stream_, work_.logits.data(), targets, work_.token_loss.data(), rows_, shape_.vocabulary);
     kernel::add_losses(stream_, work_.token_loss.data(), scale, total, rows_);
   }
@@ -71,9 +73,9 @@ public:
 
 private:
   using layer_t = layer<T, Table>;
-  using kernel = kernels<T>;
-  using linear = matmul<T>;
-  using flash = attention<T>;
+  using kernel = examples::kernels<T>;
+  using linear = examples::matmul<T>;
+  using flash = examples::attention<T>;
   using shape_t = typename linear::shape;
 
   [[nodiscard]] shape_t square() const { return {rows_, shape_.hidden, shape_.hidden}; }
@@ -81,7 +83,7 @@ private:
   [[nodiscard]] shape_t to_ffn() const { return {rows_, shape_.hidden, shape_.ffn}; }
   [[nodiscard]] shape_t from_ffn() const { return {rows_, shape_.ffn, shape_.hidden}; }
   [[nodiscard]] shape_t head() const { return {rows_, shape_.hidden, shape_.vocabulary}; }
-  [[nodiscard]] attention_shape heads() const {
+  [[nodiscard]] examples::attention_shape heads() const {
     return {rows_, shape_.sequence, shape_.heads, shape_.kv_heads, shape_.head_size()};
   }
 
@@ -108,9 +110,9 @@ private:
       auto x = co_await l.input;
       kernel::rms_norm(stream_, x.data(), w.attention_norm, work_.normed.data(), work_.rstd.data(), rows_,
                        shape_.hidden);
-      linear::forward(stream_, square(), work_.normed.data(), w.q, q.data());
-      linear::forward(stream_, to_kv(), work_.normed.data(), w.k, k.data());
-      linear::forward(stream_, to_kv(), work_.normed.data(), w.v, v.data());
+      linear::forward(blas_, square(), work_.normed.data(), w.q, q.data());
+      linear::forward(blas_, to_kv(), work_.normed.data(), w.k, k.data());
+      linear::forward(blas_, to_kv(), work_.normed.data(), w.v, v.data());
       rotate(q.data(), shape_.heads, 1);
       rotate(k.data(), shape_.kv_heads, 1);
     };
@@ -127,14 +129,14 @@ private:
     l.attention_out.define([this, &l, &w](std::span<T> out) -> ho::task<> {
       auto context = co_await l.attention;
       auto x = co_await l.input;
-      linear::forward(stream_, square(), context.data(), w.out, out.data(), x.data());
+      linear::forward(blas_, square(), context.data(), w.out, out.data(), x.data());
     });
 
     const auto make_gate_up = [this, &l, &w](std::span<T> gate, std::span<T> up) -> ho::task<> {
       auto x = co_await l.attention_out;
       kernel::rms_norm(stream_, x.data(), w.ffn_norm, work_.normed.data(), work_.rstd.data(), rows_, shape_.hidden);
-      linear::forward(stream_, to_ffn(), work_.normed.data(), w.gate, gate.data());
-      linear::forward(stream_, to_ffn(), work_.normed.data(), w.up, up.data());
+      linear::forward(blas_, to_ffn(), work_.normed.data(), w.gate, gate.data());
+      linear::forward(blas_, to_ffn(), work_.normed.data(), w.up, up.data());
     };
     ho::define_group(make_gate_up, l.gate, l.up);
 
@@ -149,14 +151,14 @@ private:
   ho::task<> add_ffn(layer_t& l, const layer_arrays<T>& w, T* out) {
     auto act = co_await l.act;
     auto x = co_await l.attention_out;
-    linear::forward(stream_, from_ffn(), act.data(), w.down, out, x.data());
+    linear::forward(blas_, from_ffn(), act.data(), w.down, out, x.data());
   }
 
   /// From the loss to d_stream behind the last layer.
   void backward_head(const std::int32_t* targets, double scale) {
     kernel::cross_entropy_backward(stream_, work_.logits.data(), targets, scale, rows_, shape_.vocabulary);
-    linear::backward_weight(stream_, head(), work_.logits.data(), work_.normed.data(), gradients_.head);
-    linear::backward_input(stream_, head(), work_.logits.data(), weights_.head, work_.d_normed.data());
+    linear::backward_weight(blas_, head(), work_.logits.data(), work_.normed.data(), gradients_.head);
+    linear::backward_input(blas_, head(), work_.logits.data(), weights_.head, work_.d_normed.data());
     work_.d_stream.zero(stream_);
     kernel::rms_norm_backward(stream_, work_.d_normed.data(), work_.last.data(), weights_.norm, work_.rstd.data(),
                               work_.d_stream.data(), gradients_.norm, rows_, shape_.hidden);
@@ -166,8 +168,8 @@ private:
   ho::task<> backward_ffn(layer_t& l, const layer_arrays<T>& w, const layer_arrays<C>& g) {
     {
       auto act = co_await std::move(l.act);
-      linear::backward_weight(stream_, from_ffn(), work_.d_stream.data(), act.data(), g.down);
-      linear::backward_input(stream_, from_ffn(), work_.d_stream.data(), w.down, work_.d_act.data());
+      linear::backward_weight(blas_, from_ffn(), work_.d_stream.data(), act.data(), g.down);
+      linear::backward_input(blas_, from_ffn(), work_.d_stream.data(), w.down, work_.d_act.data());
     }
     {
       auto gate = co_await std::move(l.gate);
@@ -177,10 +179,10 @@ private:
     }
     auto x = co_await std::move(l.attention_out);
     kernel::rms_norm(stream_, x.data(), w.ffn_norm, work_.normed.data(), work_.rstd.data(), rows_, shape_.hidden);
-    linear::backward_weight(stream_, to_ffn(), work_.d_gate.data(), work_.normed.data(), g.gate);
-    linear::backward_weight(stream_, to_ffn(), work_.d_up.data(), work_.normed.data(), g.up);
-    linear::backward_input(stream_, to_ffn(), work_.d_gate.data(), w.gate, work_.d_normed.data());
-    linear::backward_input(stream_, to_ffn(), work_.d_up.data(), w.up, work_.d_normed.data(), true);
+    linear::backward_weight(blas_, to_ffn(), work_.d_gate.data(), work_.normed.data(), g.gate);
+    linear::backward_weight(blas_, to_ffn(), work_.d_up.data(), work_.normed.data(), g.up);
+    linear::backward_input(blas_, to_ffn(), work_.d_gate.data(), w.gate, work_.d_normed.data());
+    linear::backward_input(blas_, to_ffn(), work_.d_up.data(), w.up, work_.d_normed.data(), true);
     kernel::rms_norm_backward(stream_, work_.d_normed.data(), x.data(), w.ffn_norm, work_.rstd.data(),
                               work_.d_stream.data(), g.ffn_norm, rows_, shape_.hidden);
   }
@@ -190,8 +192,8 @@ private:
     {
       auto context = co_await std::move(l.attention);
       auto lse = co_await std::move(l.lse);
-      linear::backward_weight(stream_, square(), work_.d_stream.data(), context.data(), g.out);
-      linear::backward_input(stream_, square(), work_.d_stream.data(), w.out, work_.d_attention.data());
+      linear::backward_weight(blas_, square(), work_.d_stream.data(), context.data(), g.out);
+      linear::backward_input(blas_, square(), work_.d_stream.data(), w.out, work_.d_attention.data());
       auto q = co_await std::move(l.q);
       auto k = co_await std::move(l.k);
       auto v = co_await std::move(l.v);
@@ -203,12 +205,12 @@ private:
     rotate(work_.d_k.data(), shape_.kv_heads, -1);
     auto x = co_await std::move(l.input);
     kernel::rms_norm(stream_, x.data(), w.attention_norm, work_.normed.data(), work_.rstd.data(), rows_, shape_.hidden);
-    linear::backward_weight(stream_, square(), work_.d_q.data(), work_.normed.data(), g.q);
-    linear::backward_weight(stream_, to_kv(), work_.d_k.data(), work_.normed.data(), g.k);
-    linear::backward_weight(stream_, to_kv(), work_.d_v.data(), work_.normed.data(), g.v);
-    linear::backward_input(stream_, square(), work_.d_q.data(), w.q, work_.d_normed.data());
-    linear::backward_input(stream_, to_kv(), work_.d_k.data(), w.k, work_.d_normed.data(), true);
-    linear::backward_input(stream_, to_kv(), work_.d_v.data(), w.v, work_.d_normed.data(), true);
+    linear::backward_weight(blas_, square(), work_.d_q.data(), work_.normed.data(), g.q);
+    linear::backward_weight(blas_, to_kv(), work_.d_k.data(), work_.normed.data(), g.k);
+    linear::backward_weight(blas_, to_kv(), work_.d_v.data(), work_.normed.data(), g.v);
+    linear::backward_input(blas_, square(), work_.d_q.data(), w.q, work_.d_normed.data());
+    linear::backward_input(blas_, to_kv(), work_.d_k.data(), w.k, work_.d_normed.data(), true);
+    linear::backward_input(blas_, to_kv(), work_.d_v.data(), w.v, work_.d_normed.data(), true);
     kernel::rms_norm_backward(stream_, work_.d_normed.data(), x.data(), w.attention_norm, work_.rstd.data(),
                               work_.d_stream.data(), g.attention_norm, rows_, shape_.hidden);
   }
@@ -216,6 +218,7 @@ private:
   sizes shape_;
   std::size_t rows_;
   cudaStream_t stream_;
+  examples::blas_context blas_;
   model_arrays<T> weights_;
   model_arrays<C> gradients_;
   workspace<T> work_;

@@ -1,7 +1,5 @@
 #include "parameters.hpp"
 
-#include "random.hpp"
-
 #include <cmath>
 #include <type_traits>
 

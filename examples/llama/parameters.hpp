@@ -2,8 +2,7 @@
 // The trained arrays: weights in the element type, and in compute_t gradients, AdamW's two moments and, for bf16, the
 // master copy of the weights. Each kind lies in one allocation, all in the same order.
 
-#include "device_array.hpp"
-#include "element.hpp"
+#include "common.hpp"
 #include "sizes.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "safetensors.hpp"
 
-#include "element.hpp"
+#include "common.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,9 +7,7 @@
 
 namespace llama {
 
-// Of Llama 3.
-inline constexpr double norm_epsilon = 1e-5;
-inline constexpr double rope_theta = 500000;
+inline constexpr double rope_theta = 500000;  // of Llama 3
 
 struct sizes {
   std::size_t layers = 8;

@@ -1,6 +1,6 @@
 #include "tokens.hpp"
 
-#include "random.hpp"
+#include "common.hpp"
 
 #include <array>
 #include <cerrno>

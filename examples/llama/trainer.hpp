@@ -113,18 +113,18 @@ private:
     const std::span<std::int32_t> targets = host_tokens_.span().last(rows_);
     data_.fill(options_.seed, batch, options_.model.sequence, inputs, targets);
     const cudaStream_t s = stream_.get();
-    check(cudaMemcpyAsync(tokens_.data(), inputs.data(), inputs.size_bytes(), cudaMemcpyHostToDevice, s),
-          "cudaMemcpyAsync");
-    check(cudaMemcpyAsync(targets_.data(), targets.data(), targets.size_bytes(), cudaMemcpyHostToDevice, s),
-          "cudaMemcpyAsync");
+    ho::check(cudaMemcpyAsync(tokens_.data(), inputs.data(), inputs.size_bytes(), cudaMemcpyHostToDevice, s),
+              "cudaMemcpyAsync");
+    ho::check(cudaMemcpyAsync(targets_.data(), targets.data(), targets.size_bytes(), cudaMemcpyHostToDevice, s),
+              "cudaMemcpyAsync");
     total_.zero(s);
   }
 
   double download_total() {
     const std::span<double> total = host_total_.span();
-    check(cudaMemcpyAsync(total.data(), total_.data(), total_.bytes(), cudaMemcpyDeviceToHost, stream_.get()),
-          "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    ho::check(cudaMemcpyAsync(total.data(), total_.data(), total_.bytes(), cudaMemcpyDeviceToHost, stream_.get()),
+              "cudaMemcpyAsync");
+    ho::check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     return total.front();
   }
 

@@ -5,6 +5,15 @@
 //              {.name = "axpy", .reads = {{x, n * sizeof *x}, {y, n * sizeof *y}}, .writes = {{y, n * sizeof *y}},
 //              .flops = 2.0 * n});
 //
+// and one for what a block of threads does together, such as the sum of a row:
+//
+//   ho::launch_rows(stream, rows, [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
+//     float part = 0;
+//     for (std::size_t c = block.thread(); c < width; c += block.threads()) part += x[row * width + c];
+//     const float total = block.sum(part);
+//     if (block.thread() == 0) sums[row] = total;
+//   }, {.name = "row_sums", …});
+//
 // Compiled by nvcc, CUB runs the function object on the GPU. Compiled by a host compiler, the virtual GPU runs it on
 // the host, takes its time from `flops` and `bytes`, and checks accesses by what `reads` and `writes` declare; a GPU
 // needs none of these.
@@ -19,7 +28,11 @@
 #include <type_traits>
 
 #if defined(__CUDACC__)
+#include <cub/block/block_reduce.cuh>
 #include <cub/device/device_for.cuh>
+
+#include <cuda/functional>
+#include <cuda/std/functional>
 #define HOSTOFFLOAD_DEVICE __host__ __device__
 #else
 #include <hostoffload/virtual_gpu/kernel.h>
@@ -52,12 +65,87 @@ struct work {
 
 #if defined(__CUDACC__)
 
+namespace detail {
+
+inline constexpr int row_threads = 256;
+
+/// All threads of the block get the result.
+template <class T, class Operation>
+__device__ T reduce_row(T x, Operation operation) {
+  using block = cub::BlockReduce<T, row_threads>;
+  __shared__ typename block::TempStorage storage;
+  __shared__ T result;
+  __syncthreads();  // the last result has been read
+  const T total = block(storage).Reduce(x, operation);
+  if (threadIdx.x == 0) result = total;
+  __syncthreads();
+  return result;
+}
+
+}  // namespace detail
+
+#endif
+
+/// The threads that work on one row together: a block of them on a GPU, one on the virtual GPU. sum, max and sync are
+/// for all of them: each thread calls them as often as any other. sum adds in one fixed order, so the same input gives
+/// the same bits on the same device. What one thread wrote to memory, others may read after sync.
+class row_block {
+public:
+#if defined(__CUDA_ARCH__)
+  [[nodiscard]] __host__ __device__ std::size_t thread() const { return threadIdx.x; }
+  [[nodiscard]] __host__ __device__ std::size_t threads() const { return detail::row_threads; }
+  template <class T>
+  [[nodiscard]] __host__ __device__ T sum(T x) const {
+    return detail::reduce_row(x, cuda::std::plus<>{});
+  }
+  template <class T>
+  [[nodiscard]] __host__ __device__ T max(T x) const {
+    return detail::reduce_row(x, cuda::maximum<>{});
+  }
+  __host__ __device__ void sync() const { __syncthreads(); }
+#else
+  [[nodiscard]] HOSTOFFLOAD_DEVICE std::size_t thread() const { return 0; }
+  [[nodiscard]] HOSTOFFLOAD_DEVICE std::size_t threads() const { return 1; }
+  template <class T>
+  [[nodiscard]] HOSTOFFLOAD_DEVICE T sum(T x) const {
+    return x;
+  }
+  template <class T>
+  [[nodiscard]] HOSTOFFLOAD_DEVICE T max(T x) const {
+    return x;
+  }
+  HOSTOFFLOAD_DEVICE void sync() const {}
+#endif
+};
+
+#if defined(__CUDACC__)
+
+namespace detail {
+
+template <class Function>
+__global__ void __launch_bounds__(row_threads) row_kernel(Function function) {
+  function(std::size_t{blockIdx.x}, row_block{});
+}
+
+}  // namespace detail
+
 /// Calls function(i) for i = 0 … n − 1 on `stream`, in any order, side by side. `function` is trivially copyable and
 /// callable on the device. Does not synchronize. Throws cuda_error.
 template <class Function>
 void launch(cudaStream_t stream, std::size_t n, Function function, const work& what) {
   if (n == 0) return;
   detail::check(cub::DeviceFor::Bulk(n, function, stream), what.name);
+}
+
+/// Calls function(row, block) for row = 0 … rows − 1 (fewer than 2^31) on `stream`, in any order, each with all the
+/// threads of a block. `function` is as for launch. Does not synchronize. Throws cuda_error.
+template <class Function>
+void launch_rows(cudaStream_t stream, std::size_t rows, Function function, const work& what) {
+  if (rows == 0) return;
+  void* arguments[] = {&function};
+  detail::check(cudaLaunchKernel(reinterpret_cast<const void*>(&detail::row_kernel<Function>),
+                                 dim3(static_cast<unsigned>(rows)), dim3(detail::row_threads), arguments, 0, stream),
+                what.name);
 }
 
 #else
@@ -125,6 +213,15 @@ void launch(cudaStream_t stream, std::size_t n, Function function, const work& w
   kernel.run = &bulk::run;
   kernel.destroy = &bulk::destroy;
   detail::check(hostoffload_launch(stream, &kernel), "hostoffload_launch", {what.name, 0, {}});
+}
+
+/// Calls function(row, block) for row = 0 … rows − 1, in this order, as launch does; the block is one thread.
+template <class Function>
+void launch_rows(cudaStream_t stream, std::size_t rows, Function function, const work& what) {
+  static_assert(std::is_invocable_v<Function&, std::size_t, row_block>,
+                "hostoffload: launch_rows takes a function of the row, std::size_t, and a row_block");
+  const auto of_row = [function](std::size_t row) mutable { function(row, row_block{}); };
+  launch(stream, rows, of_row, what);
 }
 
 static_assert(static_cast<int>(precision::fp64) == hostoffload_fp64 &&

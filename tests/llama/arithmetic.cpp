@@ -1,6 +1,6 @@
 // bf16, and the count of a step's floating point operations.
 #include "catch.hpp"
-#include "element.hpp"
+#include "common.hpp"
 #include "placements.hpp"
 #include "sizes.hpp"
 

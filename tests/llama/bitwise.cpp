@@ -1,7 +1,7 @@
 // Placement, window and overlap change no bit of the losses or the parameters, over 200 steps. Each run is compared
 // with `save` at the same element type, batch and number of micro batches.
 #include "catch.hpp"
-#include "random.hpp"
+#include "common.hpp"
 #include "runs.hpp"
 
 #include <hostoffload/errors.hpp>

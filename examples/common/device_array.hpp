@@ -8,18 +8,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
-namespace llama {
+namespace examples {
 
 namespace ho = hostoffload;
-
-inline void check(cudaError_t code, std::string_view call) {
-  if (code == cudaSuccess) return;
-  throw ho::cuda_error(std::string(call) + ": " + cudaGetErrorString(code), code, call);
-}
 
 /// Not initialised. Throws ho::out_of_memory.
 template <class T>
@@ -34,20 +27,20 @@ public:
   /// Waits for `stream`.
   [[nodiscard]] std::vector<T> to_host(cudaStream_t stream) const {
     std::vector<T> values(size_);
-    check(cudaMemcpyAsync(values.data(), data(), bytes(), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    ho::check(cudaMemcpyAsync(values.data(), data(), bytes(), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    ho::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     return values;
   }
   void from_host(std::span<const T> values, cudaStream_t stream) {
-    check(cudaMemcpyAsync(data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream),
-          "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    ho::check(cudaMemcpyAsync(data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream),
+              "cudaMemcpyAsync");
+    ho::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
-  void zero(cudaStream_t stream) { check(cudaMemsetAsync(data(), 0, bytes(), stream), "cudaMemsetAsync"); }
+  void zero(cudaStream_t stream) { ho::check(cudaMemsetAsync(data(), 0, bytes(), stream), "cudaMemsetAsync"); }
 
 private:
   ho::device_allocation memory_;
   std::size_t size_;
 };
 
-}  // namespace llama
+}  // namespace examples

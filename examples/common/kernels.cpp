@@ -1,24 +1,24 @@
-// One thread per element, row or column. These kernels are bound by memory on every described machine, so they declare
-// the bytes that they move and no arithmetic.
+// One thread per element or column, one block per row. These kernels are bound by memory on every described machine, so
+// they declare the bytes that they move and no arithmetic.
 #include "kernels.hpp"
-
-#include "sizes.hpp"
 
 #include <cmath>
 
-namespace llama {
+namespace examples {
 namespace {
 
-/// Sum of term(i) over i < n in eight interleaved parts: a fixed order that still fills vector registers.
+/// Sum of term(i) over i < n, by all threads of the block. Each keeps eight interleaved parts: a fixed order that fills
+/// vector registers on a host.
 template <class C, class Term>
-HOSTOFFLOAD_DEVICE C sum(std::size_t n, const Term& term) {
+HOSTOFFLOAD_DEVICE C sum(const ho::row_block& block, std::size_t n, const Term& term) {
+  const std::size_t stride = block.threads();
   C parts[8] = {};
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    for (std::size_t lane = 0; lane < 8; ++lane) parts[lane] += term(i + lane);
+  std::size_t i = block.thread();
+  for (; i + 7 * stride < n; i += 8 * stride) {
+    for (std::size_t lane = 0; lane < 8; ++lane) parts[lane] += term(i + lane * stride);
   }
-  for (; i < n; ++i) parts[i % 8] += term(i);
-  return ((parts[0] + parts[4]) + (parts[1] + parts[5])) + ((parts[2] + parts[6]) + (parts[3] + parts[7]));
+  for (std::size_t lane = 0; i < n; i += stride, ++lane) parts[lane] += term(i);
+  return block.sum(((parts[0] + parts[4]) + (parts[1] + parts[5])) + ((parts[2] + parts[6]) + (parts[3] + parts[7])));
 }
 
 }  // namespace
@@ -26,15 +26,15 @@ HOSTOFFLOAD_DEVICE C sum(std::size_t n, const Term& term) {
 template <class T>
 void kernels<T>::embed(cudaStream_t stream, const std::int32_t* tokens, const T* table, T* out, std::size_t rows,
                        std::size_t hidden, std::size_t vocabulary) {
-  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row) {
+  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
     const T* from = table + static_cast<std::size_t>(tokens[row]) * hidden;
-    for (std::size_t c = 0; c < hidden; ++c) out[row * hidden + c] = from[c];
+    for (std::size_t c = block.thread(); c < hidden; c += block.threads()) out[row * hidden + c] = from[c];
   };
-  ho::launch(stream, rows, kernel,
-             ho::work{.name = "embed",
-                      .reads = {range(tokens, rows), range(table, vocabulary * hidden)},
-                      .writes = {range(out, rows * hidden)},
-                      .bytes = static_cast<double>(2 * rows * hidden * sizeof(T))});
+  ho::launch_rows(stream, rows, kernel,
+                  ho::work{.name = "embed",
+                           .reads = {range(tokens, rows), range(table, vocabulary * hidden)},
+                           .writes = {range(out, rows * hidden)},
+                           .bytes = static_cast<double>(2 * rows * hidden * sizeof(T))});
 }
 
 // A column per thread, which walks the tokens in order: rows of the table that occur twice need no atomic.
@@ -56,33 +56,34 @@ void kernels<T>::embed_backward(cudaStream_t stream, const std::int32_t* tokens,
 template <class T>
 void kernels<T>::rms_norm(cudaStream_t stream, const T* x, const T* weight, T* out, C* rstd, std::size_t rows,
                           std::size_t hidden) {
-  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row) {
+  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
     const T* in = x + row * hidden;
-    const C squares = sum<C>(hidden, [&](std::size_t c) { return static_cast<C>(in[c]) * static_cast<C>(in[c]); });
+    const C squares =
+        sum<C>(block, hidden, [&](std::size_t c) { return static_cast<C>(in[c]) * static_cast<C>(in[c]); });
     const C scale = C(1) / std::sqrt(squares / static_cast<C>(hidden) + static_cast<C>(norm_epsilon));
-    for (std::size_t c = 0; c < hidden; ++c) {
+    for (std::size_t c = block.thread(); c < hidden; c += block.threads()) {
       out[row * hidden + c] = static_cast<T>(static_cast<C>(in[c]) * scale * static_cast<C>(weight[c]));
     }
-    rstd[row] = scale;
+    if (block.thread() == 0) rstd[row] = scale;
   };
-  ho::launch(stream, rows, kernel,
-             ho::work{.name = "rms_norm",
-                      .reads = {range(x, rows * hidden), range(weight, hidden)},
-                      .writes = {range(out, rows * hidden), range(rstd, rows)}});
+  ho::launch_rows(stream, rows, kernel,
+                  ho::work{.name = "rms_norm",
+                           .reads = {range(x, rows * hidden), range(weight, hidden)},
+                           .writes = {range(out, rows * hidden), range(rstd, rows)}});
 }
 
 template <class T>
 void kernels<T>::rms_norm_backward(cudaStream_t stream, const T* d_out, const T* x, const T* weight, const C* rstd,
                                    T* d_x, C* d_weight, std::size_t rows, std::size_t hidden) {
-  const auto to_x = [=] HOSTOFFLOAD_DEVICE(std::size_t row) {
+  const auto to_x = [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
     const T* in = x + row * hidden;
     const T* d = d_out + row * hidden;
     const C scale = rstd[row];
-    const C along = sum<C>(hidden, [&](std::size_t c) {
+    const C along = sum<C>(block, hidden, [&](std::size_t c) {
       return static_cast<C>(d[c]) * static_cast<C>(weight[c]) * static_cast<C>(in[c]);
     });
     const C pull = along * scale * scale / static_cast<C>(hidden);
-    for (std::size_t c = 0; c < hidden; ++c) {
+    for (std::size_t c = block.thread(); c < hidden; c += block.threads()) {
       const C through = scale * (static_cast<C>(d[c]) * static_cast<C>(weight[c]) - static_cast<C>(in[c]) * pull);
       d_x[row * hidden + c] = static_cast<T>(static_cast<C>(d_x[row * hidden + c]) + through);
     }
@@ -94,11 +95,11 @@ void kernels<T>::rms_norm_backward(cudaStream_t stream, const T* d_out, const T*
     }
     d_weight[c] += total;
   };
-  ho::launch(stream, rows, to_x,
-             ho::work{.name = "rms_norm_backward",
-                      .reads = {range(d_out, rows * hidden), range(x, rows * hidden), range(weight, hidden),
-                                range(rstd, rows), range(d_x, rows * hidden)},
-                      .writes = {range(d_x, rows * hidden)}});
+  ho::launch_rows(stream, rows, to_x,
+                  ho::work{.name = "rms_norm_backward",
+                           .reads = {range(d_out, rows * hidden), range(x, rows * hidden), range(weight, hidden),
+                                     range(rstd, rows), range(d_x, rows * hidden)},
+                           .writes = {range(d_x, rows * hidden)}});
   ho::launch(stream, hidden, to_weight,
              ho::work{.name = "rms_norm_backward_weight",
                       .reads = {range(d_out, rows * hidden), range(x, rows * hidden), range(rstd, rows),
@@ -179,15 +180,20 @@ namespace {
 template <class C>
 struct softmax_sum {
   template <class T>
-  HOSTOFFLOAD_DEVICE softmax_sum(const T* row, std::size_t vocabulary) : largest(static_cast<C>(row[0])) {
-    for (std::size_t c = 1; c < vocabulary; ++c) {
+  HOSTOFFLOAD_DEVICE softmax_sum(const ho::row_block& block, const T* row, std::size_t vocabulary) {
+    C most = static_cast<C>(row[0]);
+    for (std::size_t c = block.thread(); c < vocabulary; c += block.threads()) {
       const C value = static_cast<C>(row[c]);
-      largest = value > largest ? value : largest;
+      most = value > most ? value : most;
     }
-    for (std::size_t c = 0; c < vocabulary; ++c) total += std::exp(static_cast<C>(row[c]) - largest);
+    largest = block.max(most);
+    C part = 0;
+    for (std::size_t c = block.thread(); c < vocabulary; c += block.threads()) {
+      part += std::exp(static_cast<C>(row[c]) - largest);
+    }
+    total = block.sum(part);
   }
-  C largest;
-  C total = 0;
+  C largest, total;
 };
 
 }  // namespace
@@ -195,44 +201,45 @@ struct softmax_sum {
 template <class T>
 void kernels<T>::cross_entropy(cudaStream_t stream, const T* logits, const std::int32_t* targets, C* loss,
                                std::size_t rows, std::size_t vocabulary) {
-  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row) {
+  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
     const T* in = logits + row * vocabulary;
-    const softmax_sum<C> all(in, vocabulary);
-    loss[row] = std::log(all.total) + all.largest - static_cast<C>(in[targets[row]]);
+    const softmax_sum<C> all(block, in, vocabulary);
+    if (block.thread() == 0) loss[row] = std::log(all.total) + all.largest - static_cast<C>(in[targets[row]]);
   };
-  ho::launch(stream, rows, kernel,
-             ho::work{.name = "cross_entropy",
-                      .reads = {range(logits, rows * vocabulary), range(targets, rows)},
-                      .writes = {range(loss, rows)}});
+  ho::launch_rows(stream, rows, kernel,
+                  ho::work{.name = "cross_entropy",
+                           .reads = {range(logits, rows * vocabulary), range(targets, rows)},
+                           .writes = {range(loss, rows)}});
 }
 
 template <class T>
 void kernels<T>::cross_entropy_backward(cudaStream_t stream, T* logits, const std::int32_t* targets, double scale,
                                         std::size_t rows, std::size_t vocabulary) {
   const C factor = static_cast<C>(scale);
-  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row) {
+  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
     T* inout = logits + row * vocabulary;
-    const softmax_sum<C> all(inout, vocabulary);
-    for (std::size_t c = 0; c < vocabulary; ++c) {
+    const softmax_sum<C> all(block, inout, vocabulary);
+    for (std::size_t c = block.thread(); c < vocabulary; c += block.threads()) {
       const C probability = std::exp(static_cast<C>(inout[c]) - all.largest) / all.total;
       const C wanted = c == static_cast<std::size_t>(targets[row]) ? C(1) : C(0);
       inout[c] = static_cast<T>(factor * (probability - wanted));
     }
   };
-  ho::launch(stream, rows, kernel,
-             ho::work{.name = "cross_entropy_backward",
-                      .reads = {range(logits, rows * vocabulary), range(targets, rows)},
-                      .writes = {range(logits, rows * vocabulary)}});
+  ho::launch_rows(stream, rows, kernel,
+                  ho::work{.name = "cross_entropy_backward",
+                           .reads = {range(logits, rows * vocabulary), range(targets, rows)},
+                           .writes = {range(logits, rows * vocabulary)}});
 }
 
 template <class T>
 void kernels<T>::add_losses(cudaStream_t stream, const C* loss, double scale, double* total, std::size_t rows) {
-  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t) {
-    double all = 0;
-    for (std::size_t row = 0; row < rows; ++row) all += static_cast<double>(loss[row]);
-    *total += scale * all;
+  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t, ho::row_block block) {
+    double part = 0;
+    for (std::size_t row = block.thread(); row < rows; row += block.threads()) part += static_cast<double>(loss[row]);
+    const double all = block.sum(part);
+    if (block.thread() == 0) *total += scale * all;
   };
-  ho::launch(
+  ho::launch_rows(
       stream, 1, kernel,
       ho::work{.name = "add_losses", .reads = {range(loss, rows), range(total, 1)}, .writes = {range(total, 1)}});
 }
@@ -241,4 +248,4 @@ template struct kernels<float>;
 template struct kernels<double>;
 template struct kernels<bf16>;
 
-}  // namespace llama
+}  // namespace examples

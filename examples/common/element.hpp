@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace llama {
+namespace examples {
 
 namespace ho = hostoffload;
 
@@ -54,4 +54,4 @@ ho::byte_range range(const T* begin, std::size_t elements) {
   return {begin, elements * sizeof(T)};
 }
 
-}  // namespace llama
+}  // namespace examples

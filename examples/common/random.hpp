@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numbers>
 
-namespace llama {
+namespace examples {
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 class random {
@@ -32,4 +32,4 @@ private:
   std::uint64_t state_;
 };
 
-}  // namespace llama
+}  // namespace examples

@@ -1,6 +1,6 @@
 #pragma once
-// The model's element and row kernels. All enqueue on `stream` and return at once; pointers are device memory. Every
-// sum runs in one fixed order, so the same input gives the same bits. Layouts are row-major, a row is a token.
+// Element and row kernels of transformers. All enqueue on `stream` and return at once; pointers are device memory.
+// Every sum runs in one fixed order, so the same input gives the same bits. Layouts are row-major, a row is a token.
 
 #include "element.hpp"
 
@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace llama {
+namespace examples {
+
+inline constexpr double norm_epsilon = 1e-5;  // of Llama 3
 
 /// Defined for float, double and bf16.
 template <class T>
@@ -60,4 +62,4 @@ struct kernels {
   static void add_losses(cudaStream_t stream, const C* loss, double scale, double* total, std::size_t rows);
 };
 
-}  // namespace llama
+}  // namespace examples

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace llama {
+namespace examples {
 
 /// Rows are tokens of whole sequences, one after the other. q, context and their gradients are [rows, heads,
 /// head_size]; k and v [rows, kv_heads, head_size], each shared by heads / kv_heads query heads; lse and delta [rows,
@@ -31,4 +31,4 @@ struct attention {
                        const T* context, const C* lse, const T* d_context, C* delta, T* d_q, T* d_k, T* d_v);
 };
 
-}  // namespace llama
+}  // namespace examples

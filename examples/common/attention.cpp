@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace llama {
+namespace examples {
 namespace {
 
 /// Eight interleaved partial sums: a fixed order that fills vector registers.
@@ -166,4 +166,4 @@ template struct attention<float>;
 template struct attention<double>;
 template struct attention<bf16>;
 
-}  // namespace llama
+}  // namespace examples
