@@ -1,5 +1,7 @@
 // Timelines worked out by hand, in microseconds on the machine of round numbers (support.hpp).
 
+#include <algorithm>
+
 #include "support.hpp"
 
 namespace {
@@ -367,4 +369,29 @@ TEST_CASE("the timeline can be cleared and switched off") {
   REQUIRE(vg::timeline().size() == 1);
   CHECK(vg::timeline()[0].name == "seen");
   CHECK(vg::timeline()[0].call > 0);
+}
+
+TEST_CASE("the timeline says what a copy moves and which record a wait waits for") {
+  gpu g;
+  auto* s = g.stream();
+  auto* other = g.stream();
+  auto* d = g.device(mb);
+  auto* h = g.pinned(mb);
+  auto* e = g.event();
+  start_of_measurement();
+  to_device(d, h, mb, s);
+  ok(cudaEventRecord(e, s));
+  ok(cudaStreamWaitEvent(other, e, 0));
+  to_host(h, d, mb, other);
+  ok(cudaDeviceSynchronize());
+  const auto all = vg::timeline();
+  const auto one = [&](vg::operation_kind kind) {
+    return *std::find_if(all.begin(), all.end(), [&](const vg::operation& o) { return o.kind == kind; });
+  };
+  CHECK(one(vg::operation_kind::copy_to_device).to == d);
+  CHECK(one(vg::operation_kind::copy_to_device).from == h);
+  CHECK(one(vg::operation_kind::copy_to_host).to == h);
+  CHECK(one(vg::operation_kind::copy_to_host).from == d);
+  CHECK(one(vg::operation_kind::wait).waits_for == one(vg::operation_kind::record).call);
+  CHECK(one(vg::operation_kind::record).waits_for == 0);
 }

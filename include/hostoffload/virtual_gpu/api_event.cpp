@@ -59,6 +59,7 @@ cudaError_t record(function_id& f, cudaEvent_t handle, cudaStream_t stream, unsi
     e.in_lane = s->in_lane;
     e.anchor = s->anchor;
     e.stream = s->number;
+    e.recorded_by = op.call;
     op.marks = &e;
     c.gpu.enqueue(op);
     return cudaSuccess;

@@ -92,6 +92,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (c.gpu.faults.watching() && c.gpu.faults.on_wait(s, *e, c.gpu.calls, c.gpu.is_behind(s, *e))) return cudaSuccess;
     s.clock.join(e->clock);
     pending_operation& op = c.gpu.begin(s, operation_kind::wait, c.name, c.thread);
+    op.waits_for = e->recorded_by;
     simulator::block(op, e->pending);
     c.gpu.enqueue(op);
     return cudaSuccess;

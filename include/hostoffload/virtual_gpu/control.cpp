@@ -143,7 +143,7 @@ std::vector<operation> timeline() {
   result.reserve(s.machine().records.size());
   for (const auto& r : s.machine().records) {
     result.push_back({r.kind, s.machine().texts.text(r.name), r.device, r.stream, r.uses, r.enqueued, r.start, r.end,
-                      r.bytes, r.flops, r.call});
+                      r.bytes, r.flops, r.call, r.to, r.from, r.waits_for});
   }
   return result;
 }

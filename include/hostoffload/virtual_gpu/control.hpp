@@ -75,7 +75,10 @@ struct operation {
   resource uses = resource::none;
   double enqueued = 0, start = 0, end = 0;  ///< virtual seconds
   double bytes = 0, flops = 0;
-  std::uint64_t call = 0;  ///< the n-th CUDA call since reset(), as in findings
+  std::uint64_t call = 0;       ///< the n-th CUDA call since reset(), as in findings
+  const void* to = nullptr;     ///< of a copy
+  const void* from = nullptr;   ///< of a copy
+  std::uint64_t waits_for = 0;  ///< of a wait: the call that recorded the event
 };
 
 /// What the device has completed so far, in order of completion: at most the last 262144.

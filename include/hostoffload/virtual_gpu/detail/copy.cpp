@@ -147,6 +147,8 @@ void enqueue_copy(const context& c, const copy_request& r, const place& to, cons
   pending_operation& op = c.gpu.begin(s, kinds[d], c.name, c.thread);
   op.uses = uses[d];
   op.bytes = size;
+  op.to = r.to;
+  op.from = r.from;
   op.batched = r.batched;
   if (stored(c, to) && stored(c, from)) {
     set_rows(op.does, r);

@@ -45,6 +45,9 @@ struct operation_state {
   double delay = 0;             // seconds on top
   bool batched = false;         // a copy that follows another of its batch
   double flops = 0, bytes = 0;  // as declared, for the timeline
+  const void* to = nullptr;     // for the timeline, as the next two
+  const void* from = nullptr;
+  std::uint64_t waits_for = 0;
 
   // Where it is
   phase at = phase::queued;
@@ -101,8 +104,9 @@ struct event {
   // What the last record captured
   vector_clock clock;
   lane in_lane = 0;
-  std::uint64_t anchor = 0;  // of its stream: whoever is behind it is behind all of `clock`
-  std::uint64_t stream = 0;  // number
+  std::uint64_t anchor = 0;       // of its stream: whoever is behind it is behind all of `clock`
+  std::uint64_t stream = 0;       // number
+  std::uint64_t recorded_by = 0;  // call
 
   pending_operation* pending = nullptr;  // the record, until it completes
   double time = 0;

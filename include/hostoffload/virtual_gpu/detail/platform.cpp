@@ -234,7 +234,7 @@ void platform::completed(pending_operation& op, double at) {
   if (!recording) return;
   if (records.size() >= most_records) records.pop_front();
   records.push_back({op.kind, op.uses, op.name, op.on->device, op.on->number, op.call, op.enqueued, op.start, at,
-                     op.bytes, op.flops});
+                     op.bytes, op.flops, op.to, op.from, op.waits_for});
 }
 
 }  // namespace hostoffload::inline v0::virtual_gpu::detail

@@ -141,6 +141,8 @@ public:
     int device;
     std::uint64_t stream, call;
     double enqueued, start, end, bytes, flops;
+    const void *to, *from;
+    std::uint64_t waits_for;
   };
   std::deque<record> records;
 
