@@ -24,10 +24,11 @@ HOSTOFFLOAD_DEVICE void add_scaled(C* to, C factor, const A* from, std::size_t n
   for (std::size_t i = 0; i < n; ++i) to[i] += factor * static_cast<C>(from[i]);
 }
 
-/// Multiplications and additions of `products` matrix products over the causal half of the scores.
-double causal_flops(const attention_shape& s, double products) {
-  return products * static_cast<double>(s.rows) * static_cast<double>(s.sequence) *
-         static_cast<double>(s.heads * s.head_size);
+/// Multiplications and additions over the causal half of the scores, of so many matrix products with heads of keys'
+/// size and so many of values'.
+double causal_flops(const attention_shape& s, std::size_t of_keys, std::size_t of_values) {
+  return static_cast<double>(s.rows) * static_cast<double>(s.sequence) *
+         static_cast<double>(s.heads * (of_keys * s.head_size + of_values * s.value_size));
 }
 
 }  // namespace
@@ -41,41 +42,42 @@ void attention<T>::forward(cudaStream_t stream, const attention_shape& shape, co
   const std::size_t heads = shape.heads;
   const std::size_t kv_heads = shape.kv_heads;
   const std::size_t size = shape.head_size;
+  const std::size_t value_size = shape.value_size;
   const C scale = C(1) / std::sqrt(static_cast<C>(size));
   const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
     const std::size_t row = i / heads;
     const std::size_t kv_head = i % heads / (heads / kv_heads);
     C query[largest_head];
     C sum[largest_head];
-    for (std::size_t c = 0; c < size; ++c) {
-      query[c] = static_cast<C>(q[i * size + c]);
-      sum[c] = 0;
-    }
+    for (std::size_t c = 0; c < size; ++c) query[c] = static_cast<C>(q[i * size + c]);
+    for (std::size_t c = 0; c < value_size; ++c) sum[c] = 0;
     C largest = -INFINITY;
     C total = 0;
     for (std::size_t other = row - row % sequence; other <= row; ++other) {
-      const std::size_t at = (other * kv_heads + kv_head) * size;
-      const C score = scale * dot<C>(query, k + at, size);
+      const std::size_t at = other * kv_heads + kv_head;
+      const C score = scale * dot<C>(query, k + at * size, size);
       if (score > largest) {
         const C shrink = std::exp(largest - score);
-        for (std::size_t c = 0; c < size; ++c) sum[c] *= shrink;
+        for (std::size_t c = 0; c < value_size; ++c) sum[c] *= shrink;
         total *= shrink;
         largest = score;
       }
       const C weight = std::exp(score - largest);
       total += weight;
-      add_scaled(sum, weight, v + at, size);
+      add_scaled(sum, weight, v + at * value_size, value_size);
     }
-    for (std::size_t c = 0; c < size; ++c) context[i * size + c] = static_cast<T>(sum[c] / total);
+    for (std::size_t c = 0; c < value_size; ++c) context[i * value_size + c] = static_cast<T>(sum[c] / total);
     lse[i] = largest + std::log(total);
   };
   const std::size_t query_elements = rows * heads * size;
-  const std::size_t kv_elements = rows * kv_heads * size;
+  const std::size_t context_elements = rows * heads * value_size;
+  const std::size_t key_elements = rows * kv_heads * size;
+  const std::size_t value_elements = rows * kv_heads * value_size;
   ho::launch(stream, rows * heads, kernel,
              ho::work{.name = "attention",
-                      .reads = {range(q, query_elements), range(k, kv_elements), range(v, kv_elements)},
-                      .writes = {range(context, query_elements), range(lse, rows * heads)},
-                      .flops = causal_flops(shape, 2),
+                      .reads = {range(q, query_elements), range(k, key_elements), range(v, value_elements)},
+                      .writes = {range(context, context_elements), range(lse, rows * heads)},
+                      .flops = causal_flops(shape, 1, 1),
                       .rate = rate_of<T>});
 }
 
@@ -88,10 +90,11 @@ void attention<T>::backward(cudaStream_t stream, const attention_shape& shape, c
   const std::size_t heads = shape.heads;
   const std::size_t kv_heads = shape.kv_heads;
   const std::size_t size = shape.head_size;
+  const std::size_t value_size = shape.value_size;
   const C scale = C(1) / std::sqrt(static_cast<C>(size));
 
   const auto to_delta = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
-    delta[i] = dot<C>(d_context + i * size, context + i * size, size);
+    delta[i] = dot<C>(d_context + i * value_size, context + i * value_size, value_size);
   };
   const auto to_q = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
     const std::size_t row = i / heads;
@@ -101,14 +104,14 @@ void attention<T>::backward(cudaStream_t stream, const attention_shape& shape, c
     C sum[largest_head];
     for (std::size_t c = 0; c < size; ++c) {
       query[c] = static_cast<C>(q[i * size + c]);
-      d_out[c] = static_cast<C>(d_context[i * size + c]);
       sum[c] = 0;
     }
+    for (std::size_t c = 0; c < value_size; ++c) d_out[c] = static_cast<C>(d_context[i * value_size + c]);
     for (std::size_t other = row - row % sequence; other <= row; ++other) {
-      const std::size_t at = (other * kv_heads + kv_head) * size;
-      const C weight = std::exp(scale * dot<C>(query, k + at, size) - lse[i]);
-      const C d_score = weight * (dot<C>(d_out, v + at, size) - delta[i]) * scale;
-      add_scaled(sum, d_score, k + at, size);
+      const std::size_t at = other * kv_heads + kv_head;
+      const C weight = std::exp(scale * dot<C>(query, k + at * size, size) - lse[i]);
+      const C d_score = weight * (dot<C>(d_out, v + at * value_size, value_size) - delta[i]) * scale;
+      add_scaled(sum, d_score, k + at * size, size);
     }
     for (std::size_t c = 0; c < size; ++c) d_q[i * size + c] = static_cast<T>(sum[c]);
   };
@@ -121,45 +124,50 @@ void attention<T>::backward(cudaStream_t stream, const attention_shape& shape, c
     C value_sum[largest_head];
     for (std::size_t c = 0; c < size; ++c) {
       key[c] = static_cast<C>(k[i * size + c]);
-      value[c] = static_cast<C>(v[i * size + c]);
       key_sum[c] = 0;
+    }
+    for (std::size_t c = 0; c < value_size; ++c) {
+      value[c] = static_cast<C>(v[i * value_size + c]);
       value_sum[c] = 0;
     }
     for (std::size_t other = row; other < row - row % sequence + sequence; ++other) {
       for (std::size_t head = i % kv_heads * group; head < (i % kv_heads + 1) * group; ++head) {
         const std::size_t from = other * heads + head;
         const C weight = std::exp(scale * dot<C>(key, q + from * size, size) - lse[from]);
-        const C d_score = weight * (dot<C>(value, d_context + from * size, size) - delta[from]) * scale;
-        add_scaled(value_sum, weight, d_context + from * size, size);
+        const T* const d_out = d_context + from * value_size;
+        const C d_score = weight * (dot<C>(value, d_out, value_size) - delta[from]) * scale;
+        add_scaled(value_sum, weight, d_out, value_size);
         add_scaled(key_sum, d_score, q + from * size, size);
       }
     }
-    for (std::size_t c = 0; c < size; ++c) {
-      d_k[i * size + c] = static_cast<T>(key_sum[c]);
-      d_v[i * size + c] = static_cast<T>(value_sum[c]);
-    }
+    for (std::size_t c = 0; c < size; ++c) d_k[i * size + c] = static_cast<T>(key_sum[c]);
+    for (std::size_t c = 0; c < value_size; ++c) d_v[i * value_size + c] = static_cast<T>(value_sum[c]);
   };
 
   const std::size_t query_elements = rows * heads * size;
-  const std::size_t kv_elements = rows * kv_heads * size;
+  const std::size_t context_elements = rows * heads * value_size;
+  const std::size_t key_elements = rows * kv_heads * size;
+  const std::size_t value_elements = rows * kv_heads * value_size;
   ho::launch(stream, rows * heads, to_delta,
              ho::work{.name = "attention_delta",
-                      .reads = {range(context, query_elements), range(d_context, query_elements)},
+                      .reads = {range(context, context_elements), range(d_context, context_elements)},
                       .writes = {range(delta, rows * heads)}});
-  ho::launch(stream, rows * heads, to_q,
-             ho::work{.name = "attention_backward_q",
-                      .reads = {range(q, query_elements), range(k, kv_elements), range(v, kv_elements),
-                                range(d_context, query_elements), range(lse, rows * heads), range(delta, rows * heads)},
-                      .writes = {range(d_q, query_elements)},
-                      .flops = causal_flops(shape, 3),
-                      .rate = rate_of<T>});
-  ho::launch(stream, rows * kv_heads, to_kv,
-             ho::work{.name = "attention_backward_kv",
-                      .reads = {range(q, query_elements), range(k, kv_elements), range(v, kv_elements),
-                                range(d_context, query_elements), range(lse, rows * heads), range(delta, rows * heads)},
-                      .writes = {range(d_k, kv_elements), range(d_v, kv_elements)},
-                      .flops = causal_flops(shape, 4),
-                      .rate = rate_of<T>});
+  ho::launch(
+      stream, rows * heads, to_q,
+      ho::work{.name = "attention_backward_q",
+               .reads = {range(q, query_elements), range(k, key_elements), range(v, value_elements),
+                         range(d_context, context_elements), range(lse, rows * heads), range(delta, rows * heads)},
+               .writes = {range(d_q, query_elements)},
+               .flops = causal_flops(shape, 2, 1),
+               .rate = rate_of<T>});
+  ho::launch(
+      stream, rows * kv_heads, to_kv,
+      ho::work{.name = "attention_backward_kv",
+               .reads = {range(q, query_elements), range(k, key_elements), range(v, value_elements),
+                         range(d_context, context_elements), range(lse, rows * heads), range(delta, rows * heads)},
+               .writes = {range(d_k, key_elements), range(d_v, value_elements)},
+               .flops = causal_flops(shape, 2, 2),
+               .rate = rate_of<T>});
 }
 
 template struct attention<float>;

@@ -10,11 +10,11 @@
 
 namespace examples {
 
-/// Rows are tokens of whole sequences, one after the other. q, context and their gradients are [rows, heads,
-/// head_size]; k and v [rows, kv_heads, head_size], each shared by heads / kv_heads query heads; lse and delta [rows,
-/// heads].
+/// Rows are tokens of whole sequences, one after the other. q is [rows, heads, head_size], context [rows, heads,
+/// value_size], and so are their gradients; k [rows, kv_heads, head_size] and v [rows, kv_heads, value_size], each
+/// shared by heads / kv_heads query heads; lse and delta [rows, heads].
 struct attention_shape {
-  std::size_t rows, sequence, heads, kv_heads, head_size;
+  std::size_t rows, sequence, heads, kv_heads, head_size, value_size;
 };
 
 /// Enqueues on `stream` and returns; every sum has one fixed order. Defined for float, double and bf16.

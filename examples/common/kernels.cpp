@@ -21,6 +21,13 @@ HOSTOFFLOAD_DEVICE C sum(const ho::row_block& block, std::size_t n, const Term& 
   return block.sum(((parts[0] + parts[4]) + (parts[1] + parts[5])) + ((parts[2] + parts[6]) + (parts[3] + parts[7])));
 }
 
+/// Of so many passes over the rows and over the weight, and one over the rows' scales.
+template <class T>
+double bytes_of_norm(const norm_shape& s, std::size_t row_passes, std::size_t weight_passes) {
+  return static_cast<double>((row_passes * s.rows + weight_passes) * s.width * sizeof(T) +
+                             s.rows * sizeof(compute_t<T>));
+}
+
 }  // namespace
 
 template <class T>
@@ -54,57 +61,60 @@ void kernels<T>::embed_backward(cudaStream_t stream, const std::int32_t* tokens,
 }
 
 template <class T>
-void kernels<T>::rms_norm(cudaStream_t stream, const T* x, const T* weight, T* out, C* rstd, std::size_t rows,
-                          std::size_t hidden) {
+void kernels<T>::rms_norm(cudaStream_t stream, const norm_shape& s, const T* x, const T* weight, T* out, C* rstd) {
   const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
-    const T* in = x + row * hidden;
+    const T* in = x + row * s.pitch;
     const C squares =
-        sum<C>(block, hidden, [&](std::size_t c) { return static_cast<C>(in[c]) * static_cast<C>(in[c]); });
-    const C scale = C(1) / std::sqrt(squares / static_cast<C>(hidden) + static_cast<C>(norm_epsilon));
-    for (std::size_t c = block.thread(); c < hidden; c += block.threads()) {
-      out[row * hidden + c] = static_cast<T>(static_cast<C>(in[c]) * scale * static_cast<C>(weight[c]));
+        sum<C>(block, s.width, [&](std::size_t c) { return static_cast<C>(in[c]) * static_cast<C>(in[c]); });
+    const C scale = C(1) / std::sqrt(squares / static_cast<C>(s.width) + static_cast<C>(s.epsilon));
+    for (std::size_t c = block.thread(); c < s.width; c += block.threads()) {
+      out[row * s.width + c] = static_cast<T>(static_cast<C>(in[c]) * scale * static_cast<C>(weight[c]));
     }
     if (block.thread() == 0) rstd[row] = scale;
   };
-  ho::launch_rows(stream, rows, kernel,
+  ho::launch_rows(stream, s.rows, kernel,
                   ho::work{.name = "rms_norm",
-                           .reads = {range(x, rows * hidden), range(weight, hidden)},
-                           .writes = {range(out, rows * hidden), range(rstd, rows)}});
+                           .reads = {range(x, s.extent()), range(weight, s.width)},
+                           .writes = {range(out, s.rows * s.width), range(rstd, s.rows)},
+                           .bytes = bytes_of_norm<T>(s, 2, 1)});
 }
 
 template <class T>
-void kernels<T>::rms_norm_backward(cudaStream_t stream, const T* d_out, const T* x, const T* weight, const C* rstd,
-                                   T* d_x, C* d_weight, std::size_t rows, std::size_t hidden) {
+void kernels<T>::rms_norm_backward(cudaStream_t stream, const norm_shape& s, const T* d_out, const T* x,
+                                   const T* weight, const C* rstd, T* d_x, C* d_weight) {
   const auto to_x = [=] HOSTOFFLOAD_DEVICE(std::size_t row, ho::row_block block) {
-    const T* in = x + row * hidden;
-    const T* d = d_out + row * hidden;
+    const T* in = x + row * s.pitch;
+    const T* d = d_out + row * s.width;
+    T* out = d_x + row * s.pitch;
     const C scale = rstd[row];
-    const C along = sum<C>(block, hidden, [&](std::size_t c) {
+    const C along = sum<C>(block, s.width, [&](std::size_t c) {
       return static_cast<C>(d[c]) * static_cast<C>(weight[c]) * static_cast<C>(in[c]);
     });
-    const C pull = along * scale * scale / static_cast<C>(hidden);
-    for (std::size_t c = block.thread(); c < hidden; c += block.threads()) {
+    const C pull = along * scale * scale / static_cast<C>(s.width);
+    for (std::size_t c = block.thread(); c < s.width; c += block.threads()) {
       const C through = scale * (static_cast<C>(d[c]) * static_cast<C>(weight[c]) - static_cast<C>(in[c]) * pull);
-      d_x[row * hidden + c] = static_cast<T>(static_cast<C>(d_x[row * hidden + c]) + through);
+      out[c] = static_cast<T>(static_cast<C>(out[c]) + through);
     }
   };
   const auto to_weight = [=] HOSTOFFLOAD_DEVICE(std::size_t c) {
     C total = 0;
-    for (std::size_t row = 0; row < rows; ++row) {
-      total += static_cast<C>(d_out[row * hidden + c]) * static_cast<C>(x[row * hidden + c]) * rstd[row];
+    for (std::size_t row = 0; row < s.rows; ++row) {
+      total += static_cast<C>(d_out[row * s.width + c]) * static_cast<C>(x[row * s.pitch + c]) * rstd[row];
     }
     d_weight[c] += total;
   };
-  ho::launch_rows(stream, rows, to_x,
+  ho::launch_rows(stream, s.rows, to_x,
                   ho::work{.name = "rms_norm_backward",
-                           .reads = {range(d_out, rows * hidden), range(x, rows * hidden), range(weight, hidden),
-                                     range(rstd, rows), range(d_x, rows * hidden)},
-                           .writes = {range(d_x, rows * hidden)}});
-  ho::launch(stream, hidden, to_weight,
+                           .reads = {range(d_out, s.rows * s.width), range(x, s.extent()), range(weight, s.width),
+                                     range(rstd, s.rows), range(d_x, s.extent())},
+                           .writes = {range(d_x, s.extent())},
+                           .bytes = bytes_of_norm<T>(s, 4, 1)});
+  ho::launch(stream, s.width, to_weight,
              ho::work{.name = "rms_norm_backward_weight",
-                      .reads = {range(d_out, rows * hidden), range(x, rows * hidden), range(rstd, rows),
-                                range(d_weight, hidden)},
-                      .writes = {range(d_weight, hidden)}});
+                      .reads = {range(d_out, s.rows * s.width), range(x, s.extent()), range(rstd, s.rows),
+                                range(d_weight, s.width)},
+                      .writes = {range(d_weight, s.width)},
+                      .bytes = bytes_of_norm<T>(s, 2, 0) + static_cast<double>(2 * s.width * sizeof(C))});
 }
 
 template <class T>

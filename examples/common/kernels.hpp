@@ -11,7 +11,18 @@
 
 namespace examples {
 
-inline constexpr double norm_epsilon = 1e-5;  // of Llama 3
+/// `rows` rows of `width`; those of x and d_x lie `pitch` elements apart.
+struct norm_shape {
+  norm_shape(std::size_t row_count, std::size_t row_width, double under_root)
+      : norm_shape(row_count, row_width, under_root, row_width) {}
+  norm_shape(std::size_t row_count, std::size_t row_width, double under_root, std::size_t row_pitch)
+      : rows(row_count), width(row_width), epsilon(under_root), pitch(row_pitch) {}
+
+  std::size_t rows, width;
+  double epsilon;
+  std::size_t pitch;
+  [[nodiscard]] std::size_t extent() const { return (rows - 1) * pitch + width; }  // of x, in elements
+};
 
 /// Defined for float, double and bf16.
 template <class T>
@@ -26,13 +37,12 @@ struct kernels {
   static void embed_backward(cudaStream_t stream, const std::int32_t* tokens, const T* d_out, C* d_table,
                              std::size_t rows, std::size_t hidden, std::size_t vocabulary);
 
-  /// out = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + 1e-5) per row (Zhang and Sennrich, arXiv 1910.07467).
-  static void rms_norm(cudaStream_t stream, const T* x, const T* weight, T* out, C* rstd, std::size_t rows,
-                       std::size_t hidden);
+  /// out = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + epsilon) per row (Zhang and Sennrich, arXiv 1910.07467).
+  static void rms_norm(cudaStream_t stream, const norm_shape& s, const T* x, const T* weight, T* out, C* rstd);
 
   /// d_x += the gradient that d_out sends through the norm; d_weight += its gradient. `rstd` as rms_norm left it.
-  static void rms_norm_backward(cudaStream_t stream, const T* d_out, const T* x, const T* weight, const C* rstd, T* d_x,
-                                C* d_weight, std::size_t rows, std::size_t hidden);
+  static void rms_norm_backward(cudaStream_t stream, const norm_shape& s, const T* d_out, const T* x, const T* weight,
+                                const C* rstd, T* d_x, C* d_weight);
 
   /// Cosines and sines of position * theta^(-2 i / head_size) for i < head_size / 2: two arrays of [sequence, head_size
   /// / 2].

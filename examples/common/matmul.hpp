@@ -22,6 +22,9 @@ struct matmul {
   static void forward(const blas_context& blas, const shape& s, const T* x, const T* w, T* y,
                       const T* residual = nullptr);
 
+  /// y = x w^T, not rounded to T.
+  static void forward_unrounded(const blas_context& blas, const shape& s, const T* x, const T* w, C* y);
+
   /// d_x = d_y w, or d_x += d_y w.
   static void backward_input(const blas_context& blas, const shape& s, const T* d_y, const T* w, T* d_x,
                              bool add = false);

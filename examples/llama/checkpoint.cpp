@@ -2,8 +2,6 @@
 
 #include "safetensors.hpp"
 
-#include "common/kernels.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -57,21 +55,11 @@ std::vector<std::uint64_t> shape_of(const parameter& p) {
 
 /// LlamaConfig's entries that decide what the weights mean.
 std::vector<std::pair<std::string, nlohmann::json>> config_of(const sizes& m) {
-  return {{"model_type", "llama"},
-          {"hidden_size", m.hidden},
-          {"num_hidden_layers", m.layers},
-          {"num_attention_heads", m.heads},
-          {"num_key_value_heads", m.kv_heads},
-          {"head_dim", m.head_size()},
-          {"intermediate_size", m.ffn},
-          {"vocab_size", m.vocabulary},
-          {"tie_word_embeddings", m.tied},
-          {"rms_norm_eps", examples::norm_epsilon},
-          {"rope_theta", rope_theta},
-          {"rope_scaling", nullptr},
-          {"hidden_act", "silu"},
-          {"attention_bias", false},
-          {"mlp_bias", false}};
+  return {{"model_type", "llama"},          {"hidden_size", m.hidden},           {"num_hidden_layers", m.layers},
+          {"num_attention_heads", m.heads}, {"num_key_value_heads", m.kv_heads}, {"head_dim", m.head_size()},
+          {"intermediate_size", m.ffn},     {"vocab_size", m.vocabulary},        {"tie_word_embeddings", m.tied},
+          {"rms_norm_eps", norm_epsilon},   {"rope_theta", rope_theta},          {"rope_scaling", nullptr},
+          {"hidden_act", "silu"},           {"attention_bias", false},           {"mlp_bias", false}};
 }
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> option_of{{{"hidden_size", "--hidden"},

@@ -50,8 +50,7 @@ public:
       auto behind_attention = co_await l->attention_out;
     }
     co_await add_ffn(*layers_.back(), weights_.layers.back(), work_.last.data());
-    kernel::rms_norm(stream_, work_.last.data(), weights_.norm, work_.normed.data(), work_.rstd.data(), rows_,
-                     shape_.hidden);
+    kernel::rms_norm(stream_, norm(), work_.last.data(), weights_.norm, work_.normed.data(), work_.rstd.data());
     linear::forward(blas_, head(), work_.normed.data(), weights_.head, work_.logits.data());
     kernel::cross_entropy(stream_, work_.logits.data(), targets, work_.token_loss.data(), rows_, shape_.vocabulary);
     kernel::add_losses(stream_, work_.token_loss.data(), scale, total, rows_);
@@ -83,8 +82,9 @@ private:
   [[nodiscard]] shape_t to_ffn() const { return {rows_, shape_.hidden, shape_.ffn}; }
   [[nodiscard]] shape_t from_ffn() const { return {rows_, shape_.ffn, shape_.hidden}; }
   [[nodiscard]] shape_t head() const { return {rows_, shape_.hidden, shape_.vocabulary}; }
+  [[nodiscard]] examples::norm_shape norm() const { return {rows_, shape_.hidden, norm_epsilon}; }
   [[nodiscard]] examples::attention_shape heads() const {
-    return {rows_, shape_.sequence, shape_.heads, shape_.kv_heads, shape_.head_size()};
+    return {rows_, shape_.sequence, shape_.heads, shape_.kv_heads, shape_.head_size(), shape_.head_size()};
   }
 
   void rotate(T* x, std::size_t heads, int direction) {
@@ -108,8 +108,7 @@ private:
 
     const auto make_qkv = [this, &l, &w](std::span<T> q, std::span<T> k, std::span<T> v) -> ho::task<> {
       auto x = co_await l.input;
-      kernel::rms_norm(stream_, x.data(), w.attention_norm, work_.normed.data(), work_.rstd.data(), rows_,
-                       shape_.hidden);
+      kernel::rms_norm(stream_, norm(), x.data(), w.attention_norm, work_.normed.data(), work_.rstd.data());
       linear::forward(blas_, square(), work_.normed.data(), w.q, q.data());
       linear::forward(blas_, to_kv(), work_.normed.data(), w.k, k.data());
       linear::forward(blas_, to_kv(), work_.normed.data(), w.v, v.data());
@@ -134,7 +133,7 @@ private:
 
     const auto make_gate_up = [this, &l, &w](std::span<T> gate, std::span<T> up) -> ho::task<> {
       auto x = co_await l.attention_out;
-      kernel::rms_norm(stream_, x.data(), w.ffn_norm, work_.normed.data(), work_.rstd.data(), rows_, shape_.hidden);
+      kernel::rms_norm(stream_, norm(), x.data(), w.ffn_norm, work_.normed.data(), work_.rstd.data());
       linear::forward(blas_, to_ffn(), work_.normed.data(), w.gate, gate.data());
       linear::forward(blas_, to_ffn(), work_.normed.data(), w.up, up.data());
     };
@@ -160,8 +159,8 @@ private:
     linear::backward_weight(blas_, head(), work_.logits.data(), work_.normed.data(), gradients_.head);
     linear::backward_input(blas_, head(), work_.logits.data(), weights_.head, work_.d_normed.data());
     work_.d_stream.zero(stream_);
-    kernel::rms_norm_backward(stream_, work_.d_normed.data(), work_.last.data(), weights_.norm, work_.rstd.data(),
-                              work_.d_stream.data(), gradients_.norm, rows_, shape_.hidden);
+    kernel::rms_norm_backward(stream_, norm(), work_.d_normed.data(), work_.last.data(), weights_.norm,
+                              work_.rstd.data(), work_.d_stream.data(), gradients_.norm);
   }
 
   /// d_stream: from behind the layer to behind its attention.
@@ -178,13 +177,13 @@ private:
                               work_.d_up.data(), up.size());
     }
     auto x = co_await std::move(l.attention_out);
-    kernel::rms_norm(stream_, x.data(), w.ffn_norm, work_.normed.data(), work_.rstd.data(), rows_, shape_.hidden);
+    kernel::rms_norm(stream_, norm(), x.data(), w.ffn_norm, work_.normed.data(), work_.rstd.data());
     linear::backward_weight(blas_, to_ffn(), work_.d_gate.data(), work_.normed.data(), g.gate);
     linear::backward_weight(blas_, to_ffn(), work_.d_up.data(), work_.normed.data(), g.up);
     linear::backward_input(blas_, to_ffn(), work_.d_gate.data(), w.gate, work_.d_normed.data());
     linear::backward_input(blas_, to_ffn(), work_.d_up.data(), w.up, work_.d_normed.data(), true);
-    kernel::rms_norm_backward(stream_, work_.d_normed.data(), x.data(), w.ffn_norm, work_.rstd.data(),
-                              work_.d_stream.data(), g.ffn_norm, rows_, shape_.hidden);
+    kernel::rms_norm_backward(stream_, norm(), work_.d_normed.data(), x.data(), w.ffn_norm, work_.rstd.data(),
+                              work_.d_stream.data(), g.ffn_norm);
   }
 
   /// d_stream: from behind the attention to the layer's input.
@@ -204,15 +203,15 @@ private:
     rotate(work_.d_q.data(), shape_.heads, -1);
     rotate(work_.d_k.data(), shape_.kv_heads, -1);
     auto x = co_await std::move(l.input);
-    kernel::rms_norm(stream_, x.data(), w.attention_norm, work_.normed.data(), work_.rstd.data(), rows_, shape_.hidden);
+    kernel::rms_norm(stream_, norm(), x.data(), w.attention_norm, work_.normed.data(), work_.rstd.data());
     linear::backward_weight(blas_, square(), work_.d_q.data(), work_.normed.data(), g.q);
     linear::backward_weight(blas_, to_kv(), work_.d_k.data(), work_.normed.data(), g.k);
     linear::backward_weight(blas_, to_kv(), work_.d_v.data(), work_.normed.data(), g.v);
     linear::backward_input(blas_, square(), work_.d_q.data(), w.q, work_.d_normed.data());
     linear::backward_input(blas_, to_kv(), work_.d_k.data(), w.k, work_.d_normed.data(), true);
     linear::backward_input(blas_, to_kv(), work_.d_v.data(), w.v, work_.d_normed.data(), true);
-    kernel::rms_norm_backward(stream_, work_.d_normed.data(), x.data(), w.attention_norm, work_.rstd.data(),
-                              work_.d_stream.data(), g.attention_norm, rows_, shape_.hidden);
+    kernel::rms_norm_backward(stream_, norm(), work_.d_normed.data(), x.data(), w.attention_norm, work_.rstd.data(),
+                              work_.d_stream.data(), g.attention_norm);
   }
 
   sizes shape_;

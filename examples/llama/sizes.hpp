@@ -7,7 +7,9 @@
 
 namespace llama {
 
-inline constexpr double rope_theta = 500000;  // of Llama 3
+// Of Llama 3.
+inline constexpr double norm_epsilon = 1e-5;
+inline constexpr double rope_theta = 500000;
 
 struct sizes {
   std::size_t layers = 8;
