@@ -1,6 +1,6 @@
 #include "checkpoint.hpp"
 
-#include "safetensors.hpp"
+#include "common/safetensors.hpp"
 
 #include <algorithm>
 #include <array>
@@ -50,7 +50,8 @@ const convention& convention_of(const parameter& p) {
 }
 
 std::vector<std::uint64_t> shape_of(const parameter& p) {
-  return p.is_norm ? std::vector<std::uint64_t>{p.inputs} : std::vector<std::uint64_t>{p.outputs, p.inputs};
+  return p.kind == examples::parameter_kind::norm ? std::vector<std::uint64_t>{p.inputs}
+                                                  : std::vector<std::uint64_t>{p.outputs, p.inputs};
 }
 
 /// LlamaConfig's entries that decide what the weights mean.
@@ -79,7 +80,7 @@ std::string config_text(const sizes& m) {
 /// Of what a file says: one short line, however deep it is.
 std::string text_of(const nlohmann::json& value) {
   if (value.is_structured()) return value.is_array() ? "a list" : "an object";
-  return value.is_string() ? in_quotes(value.get_ref<const std::string&>()) : value.dump();
+  return value.is_string() ? examples::in_quotes(value.get_ref<const std::string&>()) : value.dump();
 }
 
 std::string remedy(const std::string& entry, const nlohmann::json& value) {
@@ -173,7 +174,7 @@ std::vector<double> load_checkpoint(const std::string& path, const sizes& model)
     }
     if (t.name.ends_with(".rotary_emb.inv_freq")) continue;  // of old versions of transformers; it follows from sizes
     const bool is_head = t.name == "lm_head.weight";
-    file.fail("tensor " + in_quotes(t.name) + " is not of this model; " +
+    file.fail("tensor " + examples::in_quotes(t.name) + " is not of this model; " +
               (is_head ? "leave out --tied" : "change --layers, or give a Llama"));
   }
   return values;

@@ -4,6 +4,7 @@
 
 #include "layer.hpp"
 #include "parameters.hpp"
+#include "training.hpp"
 
 #include "common/attention.hpp"
 #include "common/kernels.hpp"
@@ -23,6 +24,9 @@ template <class T, class Table>
 class model {
 public:
   using C = compute_t<T>;
+  using element_type = T;
+  using options_type = training_options;
+  using parameters_type = parameters<T>;
 
   model(ho::prefetch_scheduler& scheduler, cudaStream_t stream, const sizes& shape, std::size_t rows,
         const parameters<T>& trained)

@@ -42,14 +42,7 @@ std::vector<std::string> plan_names() {
 void check(const options& o) {
   check(o.run.model);
   if (o.steps < 3) throw std::invalid_argument("--steps must be at least 3: the first two are not timed");
-  if (o.run.micro_batches == 0) throw std::invalid_argument("--micro-batches must be at least 1");
-  for (const std::size_t batch : o.batches) {
-    if (batch == 0 || batch > 65536) throw std::invalid_argument("--batch must be between 1 and 65536");
-    if (batch % o.run.micro_batches != 0) {
-      throw std::invalid_argument("--batch " + std::to_string(batch) + " is not a multiple of --micro-batches " +
-                                  std::to_string(o.run.micro_batches));
-    }
-  }
+  for (const std::size_t batch : o.batches) examples::check_batch(batch, o.run.micro_batches);
   if (!o.save.empty() && (o.plans.size() != 1 || o.batches.size() != 1)) {
     throw std::invalid_argument("--save needs one --placement and one --batch: each run ends with weights of its own");
   }

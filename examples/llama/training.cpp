@@ -2,7 +2,7 @@
 
 #include "training_types.hpp"
 
-#include <string>
+#include <stdexcept>
 
 namespace llama {
 
@@ -48,12 +48,7 @@ std::unique_ptr<training> make_training_of(const training_options& o, const toke
 std::unique_ptr<training> make_training(const training_options& o, const token_stream& data) {
   check(o.model);
   data.check_sequence(o.model.sequence);
-  if (o.batch == 0 || o.micro_batches == 0)
-    throw std::invalid_argument("--batch and --micro-batches must be at least 1");
-  if (o.batch % o.micro_batches != 0) {
-    throw std::invalid_argument("--batch " + std::to_string(o.batch) + " is not a multiple of --micro-batches " +
-                                std::to_string(o.micro_batches));
-  }
+  examples::check_batch(o.batch, o.micro_batches);
   std::unique_ptr<training> run = make_training_of(o, data);
   if (o.start != nullptr) run->set_values(*o.start);
   return run;

@@ -1,81 +1,26 @@
 #pragma once
-// Training runs behind one interface: element type and placement are types of the model, chosen here at run time.
+// Training runs of a Llama.
 
 #include "parameters.hpp"
 #include "placements.hpp"
 #include "sizes.hpp"
-#include "tokens.hpp"
 
-#include <hostoffload/options.hpp>
-#include <hostoffload/report/step_report.hpp>
+#include "common/tokens.hpp"
+#include "common/training.hpp"
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <stdexcept>
-#include <string_view>
-#include <vector>
 
 namespace llama {
 
-enum class element { f32, bf16, f64 };
-
-constexpr std::string_view to_string(element e) {
-  constexpr std::array<std::string_view, 3> text{"float", "bf16", "double"};
-  return text.at(static_cast<std::size_t>(e));
-}
-constexpr std::size_t bytes_of(element e) {
-  constexpr std::array<std::size_t, 3> bytes{4, 2, 8};
-  return bytes.at(static_cast<std::size_t>(e));
-}
-
-struct training_options {
+struct training_options : examples::run_options {
   sizes model;
-  element type = element::bf16;
   plan placement = plan::offload;
-  std::size_t batch = 4;          // sequences per step
-  std::size_t micro_batches = 1;  // that the step is divided into; gradients are summed in their order
-  std::uint64_t seed = 1;
-  adamw_options optimiser;
-  std::size_t window = ho::unlimited;                  // bytes of device memory for offloaded tensors
-  std::size_t host_capacity = ho::unlimited;           // bytes of pinned memory for them
-  std::shared_ptr<const std::vector<double>> start{};  // weights, laid out as list_parameters; null: from the seed
+  [[nodiscard]] bool overlap() const { return placement != plan::offload_naive; }
 };
 
 /// Bytes of one layer's tensors that the plan offloads, for one micro batch.
 std::size_t offloaded_bytes_per_layer(const training_options& options);
-
-/// One run on the current device. All functions wait for the device. Errors: ho::error, of which ho::out_of_memory
-/// means that the device's memory is too small.
-class training {
-public:
-  training() = default;
-  training(const training&) = delete;
-  training& operator=(const training&) = delete;
-  virtual ~training() = default;
-
-  /// Forward, backward and update on the next batch. Returns the batch's mean loss in nats per token.
-  virtual double step() = 0;
-
-  /// Forward only, on a batch of that number.
-  virtual double loss(std::size_t batch) = 0;
-
-  /// What the last loss() computed for its last micro batch: [tokens, vocabulary].
-  [[nodiscard]] virtual std::vector<double> logits() = 0;
-
-  /// Forward and backward without an update.
-  virtual double compute_gradients(std::size_t batch) = 0;
-
-  /// Laid out as in list(). Values are the master copy.
-  [[nodiscard]] virtual const std::vector<parameter>& list() const = 0;
-  [[nodiscard]] virtual std::vector<double> values() = 0;
-  [[nodiscard]] virtual std::vector<double> gradients() = 0;
-  virtual void set_values(const std::vector<double>& values) = 0;
-
-  /// Of the last step.
-  [[nodiscard]] virtual ho::step_report report() = 0;
-};
 
 /// `data` must outlive the run. Throws std::invalid_argument for options that do not fit together, ho::out_of_memory
 /// where the trained arrays or the workspace do not fit on the device. double is built for save and mixed only.

@@ -1,6 +1,6 @@
 // Fuzz target: a safetensors file of any bytes is refused with one line, or all its bytes belong to one tensor each and
 // can be read; and then the same header written anew says the same.
-#include "safetensors.hpp"
+#include "common/safetensors.hpp"
 
 #include "checkpoint.hpp"
 #include "memory_file.hpp"
@@ -18,23 +18,23 @@ void need_one_line(const std::exception& error) {
 }
 
 void read(const std::string& path, std::size_t size) {
-  llama::safetensors_file file(path);
+  examples::safetensors_file file(path);
   std::size_t bytes = 0;
-  for (const llama::stored_tensor& t : file.tensors()) {
+  for (const examples::stored_tensor& t : file.tensors()) {
     need(t.begin == bytes && file.bytes(t).size() == t.end - t.begin && file.find(t.name) != nullptr);
     bytes = t.end;
     if (t.type == "F32" || t.type == "BF16") need(file.floats(t).size() * (t.type == "F32" ? 4 : 2) == t.end - t.begin);
   }
   need(size >= bytes + 10);
 
-  std::vector<llama::stored_tensor> tensors = file.tensors();
-  const std::string again = llama::safetensors_header(tensors, file.metadata());
+  std::vector<examples::stored_tensor> tensors = file.tensors();
+  const std::string again = examples::safetensors_header(tensors, file.metadata());
   const std::string with_data = again + std::string(bytes, '\0');
   const memory_file copy({reinterpret_cast<const std::uint8_t*>(with_data.data()), with_data.size()});
-  const llama::safetensors_file same(copy.path());
+  const examples::safetensors_file same(copy.path());
   need(same.metadata() == file.metadata() && same.tensors().size() == tensors.size());
-  for (const llama::stored_tensor& t : file.tensors()) {
-    const llama::stored_tensor* const other = same.find(t.name);
+  for (const examples::stored_tensor& t : file.tensors()) {
+    const examples::stored_tensor* const other = same.find(t.name);
     need(other != nullptr && other->type == t.type && other->shape == t.shape);
   }
 }

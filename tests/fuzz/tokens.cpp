@@ -1,5 +1,5 @@
 // Fuzz target: a token file of any bytes is read whole or refused with one line.
-#include "tokens.hpp"
+#include "common/tokens.hpp"
 
 #include "memory_file.hpp"
 
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::size_t header_bytes = 1024;
   const memory_file file({data, size});
   try {
-    const auto tokens = llama::token_stream::from_bin(file.path(), vocabulary);
+    const auto tokens = examples::token_stream::from_bin(file.path(), vocabulary);
     if (header_bytes + 2 * tokens.size() != size) std::abort();
     if (tokens.size() < 2) return 0;
     std::vector<std::int32_t> inputs(tokens.size() - 1);

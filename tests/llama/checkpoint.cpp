@@ -3,8 +3,8 @@
 #include "checkpoint.hpp"
 
 #include "catch.hpp"
+#include "common/safetensors.hpp"
 #include "runs.hpp"
-#include "safetensors.hpp"
 #include "scratch.hpp"
 
 #include <algorithm>
@@ -34,11 +34,11 @@ std::vector<double> numbers(const llama::sizes& model) {
 struct contents {
   explicit contents(const llama::sizes& model) {
     const scratch_file written(llama::checkpoint(model, numbers(model), false));
-    llama::safetensors_file file(written.path());
+    examples::safetensors_file file(written.path());
     tensors = file.tensors();
     metadata = file.metadata();
   }
-  llama::stored_tensor& operator[](const std::string& name) {
+  examples::stored_tensor& operator[](const std::string& name) {
     const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
     REQUIRE(at != tensors.end());
     return *at;
@@ -48,11 +48,11 @@ struct contents {
   }
   /// With zeros for data.
   [[nodiscard]] std::string bytes() {
-    std::string all = llama::safetensors_header(tensors, metadata);
+    std::string all = examples::safetensors_header(tensors, metadata);
     return all + std::string(tensors.back().end, '\0');
   }
-  std::vector<llama::stored_tensor> tensors;
-  llama::safetensors_file::metadata_map metadata;
+  std::vector<examples::stored_tensor> tensors;
+  examples::safetensors_file::metadata_map metadata;
 };
 
 /// What it is refused for, without the file's name; empty where it is not.
@@ -77,7 +77,7 @@ TEST_CASE("a checkpoint has transformers' names and shapes, and its bytes lie wi
   model.tied = tied;
   model.layers = 1;
   const scratch_file written(llama::checkpoint(model, numbers(model), true));
-  llama::safetensors_file file(written.path());
+  examples::safetensors_file file(written.path());
   using shape = std::vector<std::uint64_t>;
   std::vector<std::pair<std::string, shape>> expected{{"model.embed_tokens.weight", {10, 8}},
                                                       {"model.layers.0.input_layernorm.weight", {8}},
@@ -94,7 +94,7 @@ TEST_CASE("a checkpoint has transformers' names and shapes, and its bytes lie wi
   REQUIRE(file.tensors().size() == expected.size());
   std::uint64_t next = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const llama::stored_tensor& t = file.tensors()[i];
+    const examples::stored_tensor& t = file.tensors()[i];
     CHECK(t.name == expected[i].first);
     CHECK(t.shape == expected[i].second);
     CHECK(t.type == "BF16");

@@ -2,8 +2,8 @@
 // made the files, and says how.
 #include "catch.hpp"
 #include "checkpoint.hpp"
+#include "common/safetensors.hpp"
 #include "runs.hpp"
-#include "safetensors.hpp"
 #include "scratch.hpp"
 
 #include <algorithm>
@@ -39,14 +39,14 @@ std::string file(const reference& r, const std::string& kind) {
   return std::string(LLAMA_TEST_DATA) + "/llama_" + r.name + kind + ".safetensors";
 }
 
-const llama::stored_tensor& tensor(const llama::safetensors_file& expected, const std::string& name) {
-  const llama::stored_tensor* const t = expected.find(name);
+const examples::stored_tensor& tensor(const examples::safetensors_file& expected, const std::string& name) {
+  const examples::stored_tensor* const t = expected.find(name);
   INFO(expected.path() << ": " << name);
   REQUIRE(t != nullptr);
   return *t;
 }
 
-std::vector<std::int32_t> integers(llama::safetensors_file& expected, const std::string& name) {
+std::vector<std::int32_t> integers(examples::safetensors_file& expected, const std::string& name) {
   const std::string bytes = expected.bytes(tensor(expected, name));
   std::vector<std::int32_t> values(bytes.size() / sizeof(std::int32_t));
   std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -67,7 +67,7 @@ double error_of(std::span<const double> a, const std::vector<float>& b) {
 }
 
 void compare(const reference& r, plan placement) {
-  llama::safetensors_file expected(file(r, ".expected"));
+  examples::safetensors_file expected(file(r, ".expected"));
   const scratch_file text(expected.bytes(tensor(expected, "tokens")));
   const auto tokens = llama::token_stream::from_text(text.path());
 
@@ -117,13 +117,13 @@ TEST_CASE("loss, logits and gradients are those of PyTorch, under each placement
 
 TEST_CASE("a checkpoint of transformers, read and written again, has the same tensors") {
   for (const reference& r : references()) {
-    llama::safetensors_file theirs(file(r, ""));
+    examples::safetensors_file theirs(file(r, ""));
     const scratch_file written(llama::checkpoint(r.model, llama::load_checkpoint(theirs.path(), r.model), false));
-    llama::safetensors_file ours(written.path());
+    examples::safetensors_file ours(written.path());
     REQUIRE(ours.tensors().size() == theirs.tensors().size());
-    for (const llama::stored_tensor& t : theirs.tensors()) {
+    for (const examples::stored_tensor& t : theirs.tensors()) {
       INFO(r.name << ": " << t.name);
-      const llama::stored_tensor& same = tensor(ours, t.name);
+      const examples::stored_tensor& same = tensor(ours, t.name);
       CHECK(same.type == t.type);
       CHECK(same.shape == t.shape);
       CHECK(ours.bytes(same) == theirs.bytes(t));

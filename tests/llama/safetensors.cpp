@@ -1,6 +1,6 @@
 // The safetensors reader trusts nothing: each rule of the format has a file here that breaks it. The fuzz target
 // tests/fuzz/safetensors.cpp looks for more.
-#include "safetensors.hpp"
+#include "common/safetensors.hpp"
 
 #include "catch.hpp"
 #include "scratch.hpp"
@@ -27,8 +27,8 @@ std::string whole(const std::string& header, std::size_t data_bytes) {
 std::string fault_of(const std::string& bytes) {
   const scratch_file file(bytes);
   try {
-    llama::safetensors_file read(file.path());
-    for (const llama::stored_tensor& t : read.tensors()) static_cast<void>(read.bytes(t));
+    examples::safetensors_file read(file.path());
+    for (const examples::stored_tensor& t : read.tensors()) static_cast<void>(read.bytes(t));
   } catch (const std::runtime_error& error) {
     const std::string text = error.what();
     REQUIRE(text.starts_with(file.path() + ": "));
@@ -158,23 +158,23 @@ TEST_CASE("a safetensors file cut anywhere is refused") {
 }
 
 TEST_CASE("a safetensors file that cannot be opened, or is a folder") {
-  CHECK_THROWS_WITH(llama::safetensors_file("absent.safetensors"),
+  CHECK_THROWS_WITH(examples::safetensors_file("absent.safetensors"),
                     has_text("absent.safetensors: cannot be opened: No such file"));
-  CHECK_THROWS_WITH(llama::safetensors_file("."), has_text(".: is a folder; give a safetensors file"));
+  CHECK_THROWS_WITH(examples::safetensors_file("."), has_text(".: is a folder; give a safetensors file"));
 }
 
 TEST_CASE("floats are read from F32 and BF16") {
-  std::vector<llama::stored_tensor> tensors{{.name = "a", .type = "F32", .shape = {2}},
-                                            {.name = "b", .type = "BF16", .shape = {1, 2}},
-                                            {.name = "c", .type = "F16", .shape = {1}}};
-  std::string bytes = llama::safetensors_header(tensors, {{"format", "pt"}});
+  std::vector<examples::stored_tensor> tensors{{.name = "a", .type = "F32", .shape = {2}},
+                                               {.name = "b", .type = "BF16", .shape = {1, 2}},
+                                               {.name = "c", .type = "F16", .shape = {1}}};
+  std::string bytes = examples::safetensors_header(tensors, {{"format", "pt"}});
   CHECK(bytes.size() % 8 == 0);
   const std::array<float, 2> a{1.5F, -0.0F};
   bytes.append(reinterpret_cast<const char*>(a.data()), sizeof a);
   bytes += {'\x80', '\x3f', '\x40', '\xc0'};  // 0x3f80 and 0xc040
   bytes += std::string(2, '\0');
   const scratch_file written(bytes);
-  llama::safetensors_file file(written.path());
+  examples::safetensors_file file(written.path());
   REQUIRE(file.tensors().size() == 3);
   CHECK(file.metadata().at("format") == "pt");
   CHECK(file.floats(*file.find("a")) == std::vector<float>{1.5F, -0.0F});

@@ -1,4 +1,4 @@
-#include "tokens.hpp"
+#include "common/tokens.hpp"
 
 #include "catch.hpp"
 
@@ -35,7 +35,7 @@ private:
 
 TEST_CASE("a text's bytes are its tokens, and targets follow inputs") {
   const temporary_file file("\x01\x02\x03\xff");
-  const auto tokens = llama::token_stream::from_text(file.path());
+  const auto tokens = examples::token_stream::from_text(file.path());
   REQUIRE(tokens.size() == 4);
   std::array<std::int32_t, 3> inputs{};
   std::array<std::int32_t, 3> targets{};
@@ -55,14 +55,14 @@ TEST_CASE("a token file's tokens are read, all of them") {
   std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
   bytes.append(reinterpret_cast<const char*>(values.data()), 6);
   const temporary_file file(bytes);
-  const auto tokens = llama::token_stream::from_bin(file.path(), 50257);
+  const auto tokens = examples::token_stream::from_bin(file.path(), 50257);
   REQUIRE(tokens.size() == 3);
   std::array<std::int32_t, 2> inputs{};
   std::array<std::int32_t, 2> targets{};
   tokens.fill(1, 0, 2, inputs, targets);
   CHECK(inputs == std::array<std::int32_t, 2>{50256, 0});
   CHECK(targets == std::array<std::int32_t, 2>{0, 300});
-  CHECK_THROWS_WITH(llama::token_stream::from_bin(file.path(), 50256),
+  CHECK_THROWS_WITH(examples::token_stream::from_bin(file.path(), 50256),
                     Catch::Contains("token 0 is 50256, beyond the vocabulary"));
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("batches depend on seed and number alone") {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i);
   const temporary_file file(text);
-  const auto tokens = llama::token_stream::from_text(file.path());
+  const auto tokens = examples::token_stream::from_text(file.path());
   const auto batch = [&](std::uint64_t seed, std::size_t index) {
     std::vector<std::int32_t> inputs(32);
     std::vector<std::int32_t> targets(32);

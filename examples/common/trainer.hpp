@@ -1,7 +1,8 @@
 #pragma once
-// The training loop of one element type and one placement table.
+// The training loop of one model, which has an element type and a placement table.
 
-#include "model.hpp"
+#include "device_array.hpp"
+#include "tokens.hpp"
 #include "training.hpp"
 
 #include <hostoffload/hostoffload.hpp>
@@ -12,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace llama {
+namespace examples {
 
 /// Pinned host memory as an array.
 template <class T>
@@ -26,12 +27,18 @@ private:
   std::size_t size_;
 };
 
-template <class T, class Table>
+/// `Model` names its types: `element_type`, `options_type` (a run_options with `model`, the sizes, and overlap()) and
+/// `parameters_type` (a trained_arrays). It is built from a scheduler, the compute stream, sizes, rows of a micro batch
+/// and parameters, and has forward, backward and logits. Where it has begin_step(stream) and end_step(options, stream),
+/// these enclose all micro batches of a step and its update.
+template <class Model>
 class trainer final : public training {
 public:
+  using T = typename Model::element_type;
   using C = compute_t<T>;
+  using options_type = typename Model::options_type;
 
-  trainer(const training_options& o, const token_stream& data)
+  trainer(const options_type& o, const token_stream& data)
       : options_(o),
         data_(data),
         rows_(o.batch * o.model.sequence),
@@ -42,10 +49,8 @@ public:
         total_(1),
         host_tokens_(2 * rows_),
         host_total_(1),
-        scheduler_({.compute = stream_.get(),
-                    .window = o.window,
-                    .host_capacity = o.host_capacity,
-                    .overlap = o.placement != plan::offload_naive}),
+        scheduler_(
+            {.compute = stream_.get(), .window = o.window, .host_capacity = o.host_capacity, .overlap = o.overlap()}),
         model_(scheduler_, stream_.get(), o.model, micro_rows_, parameters_) {}
 
   ~trainer() override { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
@@ -54,9 +59,11 @@ public:
     ++steps_;
     upload(steps_ - 1);
     parameters_.zero_gradients(stream_.get());
+    if constexpr (requires { model_.begin_step(stream_.get()); }) model_.begin_step(stream_.get());
     const auto whole_step = [this] { return learn(); };
     scheduler_.run(whole_step);
     parameters_.update(options_.optimiser, steps_, stream_.get());
+    if constexpr (requires { model_.end_step(options_, stream_.get()); }) model_.end_step(options_, stream_.get());
     return download_total();
   }
 
@@ -128,19 +135,19 @@ private:
     return total.front();
   }
 
-  training_options options_;
+  options_type options_;
   const token_stream& data_;
   std::size_t rows_;
   std::size_t micro_rows_;
   std::size_t steps_ = 0;
   ho::stream stream_;
-  parameters<T> parameters_;
+  typename Model::parameters_type parameters_;
   device_array<std::int32_t> tokens_, targets_;
   device_array<double> total_;  // the batch's loss
   pinned_array<std::int32_t> host_tokens_;
   pinned_array<double> host_total_;
   ho::prefetch_scheduler scheduler_;
-  model<T, Table> model_;
+  Model model_;
 };
 
-}  // namespace llama
+}  // namespace examples

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace llama {
+namespace examples {
 
 class token_stream {
 public:
@@ -36,4 +36,4 @@ private:
   std::vector<std::uint16_t> tokens_;
 };
 
-}  // namespace llama
+}  // namespace examples

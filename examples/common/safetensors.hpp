@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace llama {
+namespace examples {
 
 struct stored_tensor {
   std::string name;
@@ -58,4 +58,4 @@ private:
 /// each tensor, whose bytes then have to follow in this order.
 std::string safetensors_header(std::vector<stored_tensor>& tensors, const safetensors_file::metadata_map& metadata);
 
-}  // namespace llama
+}  // namespace examples

@@ -1,6 +1,6 @@
 #include "safetensors.hpp"
 
-#include "common.hpp"
+#include "element.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace llama {
+namespace examples {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
@@ -342,4 +342,4 @@ std::string safetensors_header(std::vector<stored_tensor>& tensors, const safete
   return bytes + text;
 }
 
-}  // namespace llama
+}  // namespace examples

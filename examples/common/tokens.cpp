@@ -1,6 +1,6 @@
 #include "tokens.hpp"
 
-#include "common.hpp"
+#include "random.hpp"
 
 #include <array>
 #include <cerrno>
@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-namespace llama {
+namespace examples {
 namespace {
 
 [[noreturn]] void fail(const std::string& path, const std::string& fault) {
@@ -92,4 +92,4 @@ void token_stream::fill(std::uint64_t seed, std::size_t index, std::size_t seque
   }
 }
 
-}  // namespace llama
+}  // namespace examples
