@@ -180,6 +180,59 @@ HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureStatusNone);
 HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureStatusActive);
 HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureStatusInvalidated);
 
+// cudaStreamCaptureMode
+HOSTOFFLOAD_SAME_SIZE(cudaStreamCaptureMode);
+HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureModeGlobal);
+HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureModeThreadLocal);
+HOSTOFFLOAD_SAME_VALUE(cudaStreamCaptureModeRelaxed);
+
+// cudaGraphNodeType
+HOSTOFFLOAD_SAME_SIZE(cudaGraphNodeType);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeKernel);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeMemcpy);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeMemset);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeHost);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeGraph);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeEmpty);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeWaitEvent);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeEventRecord);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeExtSemaphoreSignal);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeExtSemaphoreWait);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeMemAlloc);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeMemFree);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeConditional);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphNodeTypeCount);
+
+// cudaGraphInstantiateFlags
+HOSTOFFLOAD_SAME_SIZE(cudaGraphInstantiateFlags);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphInstantiateFlagAutoFreeOnLaunch);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphInstantiateFlagUpload);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphInstantiateFlagDeviceLaunch);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphInstantiateFlagUseNodePriority);
+
+// cudaGraphExecUpdateResult
+HOSTOFFLOAD_SAME_SIZE(cudaGraphExecUpdateResult);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateSuccess);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateError);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateErrorTopologyChanged);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateErrorNodeTypeChanged);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateErrorFunctionChanged);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateErrorParametersChanged);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateErrorNotSupported);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateErrorUnsupportedFunctionChange);
+HOSTOFFLOAD_SAME_VALUE(cudaGraphExecUpdateErrorAttributesChanged);
+
+HOSTOFFLOAD_SAME_SIZE(cudaGraphExecUpdateResultInfo);
+HOSTOFFLOAD_SAME_PLACE(cudaGraphExecUpdateResultInfo, result);
+HOSTOFFLOAD_SAME_PLACE(cudaGraphExecUpdateResultInfo, errorNode);
+HOSTOFFLOAD_SAME_PLACE(cudaGraphExecUpdateResultInfo, errorFromNode);
+
+HOSTOFFLOAD_SAME_SIZE(cudaGraphEdgeData);
+HOSTOFFLOAD_SAME_PLACE(cudaGraphEdgeData, from_port);
+HOSTOFFLOAD_SAME_PLACE(cudaGraphEdgeData, to_port);
+HOSTOFFLOAD_SAME_PLACE(cudaGraphEdgeData, type);
+HOSTOFFLOAD_SAME_PLACE(cudaGraphEdgeData, reserved);
+
 // cudaMemPoolAttr
 HOSTOFFLOAD_SAME_SIZE(cudaMemPoolAttr);
 HOSTOFFLOAD_SAME_VALUE(cudaMemPoolReuseFollowEventDependencies);

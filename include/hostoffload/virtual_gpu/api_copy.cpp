@@ -70,6 +70,12 @@ cudaError_t copy_batch(const context& c, std::span<copy_request> batch, cudaStre
     if (const cudaError_t error = check_copy(c, r); error != cudaSuccess) return error;
   }
   check_independent(c, batch);
+  if (s->captured_by != nullptr) {
+    c.gpu.detect.report(finding_kind::lost_copy, c.gpu.access_of_host(c.name),
+                        "is given " + std::to_string(batch.size()) + " copies on stream " + std::to_string(s->number) +
+                            ", which is being captured: no launch of the graph makes them");
+    return cudaSuccess;
+  }
   for (auto& r : batch) {
     r.batched = &r != &batch.front();
     if (r.batched) c.spend(c.gpu.model.host.batch_entry);

@@ -190,6 +190,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaDeviceSynchronize() {
   static function_id f("cudaDeviceSynchronize");
   return call(f, &host_costs::synchronise, [&](const context& c) -> cudaError_t {
+    c.gpu.refuse_if_capturing(c.thread.device);
     c.gpu.wait_for_device(c.thread.device, c.thread);
     return cudaSuccess;
   });

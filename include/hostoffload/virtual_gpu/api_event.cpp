@@ -50,6 +50,12 @@ cudaError_t record(function_id& f, cudaEvent_t handle, cudaStream_t stream, unsi
                               std::to_string(s->number) + " of device " + std::to_string(s->device));
       return cudaErrorInvalidResourceHandle;
     }
+    if (s->captured_by != nullptr) {
+      if (flags != 0) platform::refuse_if_captured(*s);
+      c.gpu.record_in_capture(*s, e);
+      return cudaSuccess;
+    }
+    e.captured_in = 0;
     pending_operation& op = c.gpu.begin(*s, operation_kind::record, c.name, c.thread);
     // Waits for an earlier record keep it; only the event itself forgets.
     if (e.pending != nullptr) e.pending->marks = nullptr;
@@ -106,6 +112,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   static function_id f("cudaEventQuery");
   return with_event(f, &host_costs::query, event, [](const context& c, const event_state& e) -> cudaError_t {
+    c.gpu.refuse_if_captured(e);
     if (!e.recorded) return cudaSuccess;
     if (!is_done(e, c.thread)) return cudaErrorNotReady;
     c.gpu.know(e.clock);
@@ -116,6 +123,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   static function_id f("cudaEventSynchronize");
   return with_event(f, &host_costs::synchronise, event, [](const context& c, const event_state& e) -> cudaError_t {
+    c.gpu.refuse_if_captured(e);
     if (!e.recorded) {
       c.gpu.detect.report(finding_kind::never_recorded_wait, c.gpu.access_of_host(c.name),
                           "waits for event " + std::to_string(e.number) + " (call #" + std::to_string(e.call) +
@@ -137,6 +145,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
     const event_state* to = c.gpu.events.find(end);
     if (to == nullptr) return cudaErrorInvalidResourceHandle;
     if (ms == nullptr) return cudaErrorInvalidValue;
+    for (const event_state* e : {&from, to}) c.gpu.refuse_if_captured(*e);
     if (!from.recorded || !to->recorded) return cudaErrorInvalidResourceHandle;
     if (((from.flags | to->flags) & cudaEventDisableTiming) != 0) return cudaErrorInvalidResourceHandle;
     if (from.device != to->device) return cudaErrorInvalidResourceHandle;

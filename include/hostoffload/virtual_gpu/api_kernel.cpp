@@ -1,9 +1,10 @@
 // Kernels.
 
 #include <cmath>
+#include <memory>
 #include <span>
 
-#include <hostoffload/virtual_gpu/detail/call.hpp>
+#include <hostoffload/virtual_gpu/detail/enqueue.hpp>
 
 namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
@@ -41,29 +42,36 @@ bool look(const context& c, pending_operation& op, const stream& s, std::span<co
 
 }  // namespace
 
+void enqueue_kernel(const context& c, const hostoffload_kernel& kernel, stream& s) {
+  pending_operation& op = c.gpu.begin(s, operation_kind::kernel, c.name, c.thread);
+  op.uses = resource::compute;
+  op.flops = kernel.flops;
+  op.bytes = kernel.bytes;
+  op.compute_seconds = kernel.flops > 0 ? kernel.flops / c.gpu.model.rate(kernel.precision).value : 0;
+  op.memory_bytes = kernel.bytes;
+  const bool reads = look(c, op, s, {kernel.reads, kernel.read_count}, false);
+  const bool writes = look(c, op, s, {kernel.writes, kernel.write_count}, true);
+  const bool declared = kernel.read_count + kernel.write_count > 0;
+  if (reads && writes && (declared || !c.gpu.dry)) {
+    op.does.kind = effect::action::run;
+    op.does.code.assign(kernel);
+  }
+  c.gpu.enqueue(op);
+}
+
 extern "C" cudaError_t hostoffload_launch(cudaStream_t stream, const hostoffload_kernel* kernel) {
   static function_id f("hostoffload_launch");
   return call(f, &host_costs::launch, [&](const context& c) -> cudaError_t {
     auto* s = c.gpu.find_stream(stream, c.thread);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (kernel == nullptr || !valid(*kernel)) return cudaErrorInvalidValue;
-    const double rate = c.gpu.model.rate(kernel->precision).value;
-    if (rate <= 0 && kernel->flops > 0) return cudaErrorNotSupported;
-    const auto name = c.gpu.texts.id(kernel->name == nullptr ? "kernel" : kernel->name);
-    pending_operation& op = c.gpu.begin(*s, operation_kind::kernel, name, c.thread);
-    op.uses = resource::compute;
-    op.flops = kernel->flops;
-    op.bytes = kernel->bytes;
-    op.compute_seconds = kernel->flops > 0 ? kernel->flops / rate : 0;
-    op.memory_bytes = kernel->bytes;
-    const bool reads = look(c, op, *s, {kernel->reads, kernel->read_count}, false);
-    const bool writes = look(c, op, *s, {kernel->writes, kernel->write_count}, true);
-    const bool declared = kernel->read_count + kernel->write_count > 0;
-    if (reads && writes && (declared || !c.gpu.dry)) {
-      op.does.kind = effect::action::run;
-      op.does.code.assign(*kernel);
+    if (c.gpu.model.rate(kernel->precision).value <= 0 && kernel->flops > 0) return cudaErrorNotSupported;
+    const context named{c.s, c.gpu, c.thread, c.gpu.texts.id(kernel->name == nullptr ? "kernel" : kernel->name)};
+    if (s->captured_by != nullptr) {
+      c.gpu.collect(*s, named.name, std::make_unique<kept_kernel>(*kernel));
+    } else {
+      enqueue_kernel(named, *kernel, *s);
     }
-    c.gpu.enqueue(op);
     return cudaSuccess;
   });
 }

@@ -30,6 +30,7 @@ cudaError_t allocate_in_order(const context& c, void** out, std::size_t bytes, p
   stream* s = c.gpu.find_stream(handle, c.thread);
   if (s == nullptr) return cudaErrorInvalidResourceHandle;
   if (out == nullptr || s->device != from.device) return cudaErrorInvalidValue;
+  platform::refuse_if_captured(*s);
   *out = nullptr;
   if (bytes == 0) return cudaSuccess;
   *out = c.gpu.allocate_from(from, bytes, *s, c.name, c.thread);
@@ -107,6 +108,7 @@ cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t hStream) {
     stream* s = c.gpu.find_stream(hStream, c.thread);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (devPtr == nullptr) return cudaSuccess;
+    platform::refuse_if_captured(*s);
     allocation* a = freeable(c, devPtr, true);
     if (a == nullptr) return cudaErrorInvalidValue;
     c.gpu.free_in_order(*a, *s, c.name, c.thread);

@@ -83,6 +83,30 @@ cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, cudaStreamCaptureSta
   return cudaStreamIsCapturing(here(stream), status);
 }
 
+cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCapture(here(stream), mode);
+}
+
+cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t* graph) {
+  return cudaStreamEndCapture(here(stream), graph);
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                          cudaGraph_t* graph, const cudaGraphNode_t** dependencies,
+                                          const cudaGraphEdgeData** edges, std::size_t* count) {
+  return cudaStreamGetCaptureInfo(here(stream), status, id, graph, dependencies, edges, count);
+}
+#endif
+
+cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {
+  return cudaGraphUpload(exec, here(stream));
+}
+
+cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {
+  return cudaGraphLaunch(exec, here(stream));
+}
+
 cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecord(event, here(stream));
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <hostoffload/virtual_gpu/detail/call.hpp>
+#include <hostoffload/virtual_gpu/detail/enqueue.hpp>
 
 namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
@@ -18,6 +18,15 @@ cudaError_t create(function_id& f, cudaStream_t* out, unsigned flags, int priori
   });
 }
 
+/// For those who only ask what the stream is.
+template <typename Body>
+cudaError_t of_stream(function_id& f, cudaStream_t handle, Body body) {
+  return call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
+    const stream* s = c.gpu.known_stream(handle, c.thread);
+    return s == nullptr ? cudaErrorInvalidResourceHandle : body(c, *s);
+  });
+}
+
 template <typename Body>
 cudaError_t with_stream(function_id& f, double host_costs::*cost, cudaStream_t handle, Body body) {
   return call(f, cost, [&](const context& c) -> cudaError_t {
@@ -27,6 +36,20 @@ cudaError_t with_stream(function_id& f, double host_costs::*cost, cudaStream_t h
 }
 
 }  // namespace
+
+void enqueue_host_call(const context& c, const host_call& what, stream& s) {
+  hostoffload_kernel kernel{};
+  kernel.closure_bytes = sizeof what;
+  kernel.closure_align = alignof(host_call);
+  kernel.closure = &what;
+  kernel.copy = [](void* to, const void* from) { ::new (to) host_call(*static_cast<const host_call*>(from)); };
+  kernel.run = [](void* at) { static_cast<const host_call*>(at)->function(static_cast<const host_call*>(at)->data); };
+  pending_operation& op = c.gpu.begin(s, operation_kind::host_function, c.name, c.thread);
+  op.delay += c.gpu.model.host_function.value;
+  op.does.kind = effect::action::run;
+  op.does.code.assign(kernel);
+  c.gpu.enqueue(op);
+}
 
 // NOLINTBEGIN(readability-identifier-naming): parameters are named as in CUDA's header
 extern "C" {
@@ -51,6 +74,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   static function_id f("cudaStreamDestroy");
   return with_stream(f, &host_costs::create, stream, [&](const context& c, const auto& s) -> cudaError_t {
     if (s.implicit) return cudaErrorInvalidResourceHandle;
+    platform::refuse_if_captured(s);
     c.gpu.destroy_stream(stream);
     return cudaSuccess;
   });
@@ -59,6 +83,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   static function_id f("cudaStreamSynchronize");
   return with_stream(f, &host_costs::synchronise, stream, [](const context& c, auto& s) -> cudaError_t {
+    platform::refuse_if_captured(s);
     c.gpu.wait_for(s, c.thread);
     return cudaSuccess;
   });
@@ -67,6 +92,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   static function_id f("cudaStreamQuery");
   return with_stream(f, &host_costs::query, stream, [](const context& c, const auto& s) -> cudaError_t {
+    platform::refuse_if_captured(s);
     return c.gpu.is_done(s, c.thread) ? cudaSuccess : cudaErrorNotReady;
   });
 }
@@ -82,6 +108,15 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
           finding_kind::bad_wait, who,
           "waits on stream " + std::to_string(s.number) + " for an event that does not exist, or no longer");
       return cudaErrorInvalidResourceHandle;
+    }
+    const bool captured = s.captured_by != nullptr || e->captured_in != 0;
+    if (captured && flags != 0) platform::refuse_if_captured(s);
+    if (captured && c.gpu.faults.watching() && c.gpu.faults.on_wait(s, *e, c.gpu.calls, platform::depends_on(s, *e))) {
+      return cudaSuccess;
+    }
+    if (captured) {
+      c.gpu.wait_in_capture(s, *e);
+      return cudaSuccess;
     }
     if (!e->recorded) {
       c.gpu.detect.report(finding_kind::never_recorded_wait, who,
@@ -105,29 +140,19 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userD
   static function_id f("cudaLaunchHostFunc");
   return with_stream(f, &host_costs::launch, stream, [&](const context& c, auto& s) -> cudaError_t {
     if (fn == nullptr) return cudaErrorInvalidValue;
-    struct host_call {
-      cudaHostFn_t function;
-      void* data;
-    };
     const host_call what{fn, userData};
-    hostoffload_kernel kernel{};
-    kernel.closure_bytes = sizeof what;
-    kernel.closure_align = alignof(host_call);
-    kernel.closure = &what;
-    kernel.copy = [](void* to, const void* from) { ::new (to) host_call(*static_cast<const host_call*>(from)); };
-    kernel.run = [](void* at) { static_cast<const host_call*>(at)->function(static_cast<const host_call*>(at)->data); };
-    pending_operation& op = c.gpu.begin(s, operation_kind::host_function, c.name, c.thread);
-    op.delay += c.gpu.model.host_function.value;
-    op.does.kind = effect::action::run;
-    op.does.code.assign(kernel);
-    c.gpu.enqueue(op);
+    if (s.captured_by != nullptr) {
+      c.gpu.collect(s, c.name, what);
+    } else {
+      enqueue_host_call(c, what, s);
+    }
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
   static function_id f("cudaStreamGetFlags");
-  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+  return of_stream(f, hStream, [&](const context&, const auto& s) -> cudaError_t {
     if (flags == nullptr) return cudaErrorInvalidValue;
     *flags = s.flags;
     return cudaSuccess;
@@ -136,7 +161,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
 
 cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
   static function_id f("cudaStreamGetPriority");
-  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+  return of_stream(f, hStream, [&](const context&, const auto& s) -> cudaError_t {
     if (priority == nullptr) return cudaErrorInvalidValue;
     *priority = s.priority;
     return cudaSuccess;
@@ -145,7 +170,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
 
 cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device) {
   static function_id f("cudaStreamGetDevice");
-  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+  return of_stream(f, hStream, [&](const context&, const auto& s) -> cudaError_t {
     if (device == nullptr) return cudaErrorInvalidValue;
     *device = s.device;
     return cudaSuccess;
@@ -154,19 +179,9 @@ cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device) {
 
 cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId) {
   static function_id f("cudaStreamGetId");
-  return with_stream(f, &host_costs::other, hStream, [&](const context&, const auto& s) -> cudaError_t {
+  return of_stream(f, hStream, [&](const context&, const auto& s) -> cudaError_t {
     if (streamId == nullptr) return cudaErrorInvalidValue;
     *streamId = s.number;
-    return cudaSuccess;
-  });
-}
-
-// Nothing begins a capture here, so there never is one.
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* pCaptureStatus) {
-  static function_id f("cudaStreamIsCapturing");
-  return with_stream(f, &host_costs::other, stream, [&](const context&, const auto&) -> cudaError_t {
-    if (pCaptureStatus == nullptr) return cudaErrorInvalidValue;
-    *pCaptureStatus = cudaStreamCaptureStatusNone;
     return cudaSuccess;
   });
 }

@@ -91,6 +91,8 @@ std::string_view to_string(operation_kind kind) noexcept {
       return "free";
     case operation_kind::host_function:
       return "host function";
+    case operation_kind::graph:
+      return "graph launch";
   }
   return "?";
 }
@@ -125,6 +127,8 @@ std::string_view to_string(finding_kind kind) noexcept {
       return "host access in flight";
     case finding_kind::never_recorded_wait:
       return "wait for an event that was never recorded";
+    case finding_kind::lost_copy:
+      return "copy lost in a capture";
     case finding_kind::bad_wait:
       return "bad wait";
     case finding_kind::bad_free:
@@ -202,6 +206,12 @@ std::vector<finding> leaks() {
   });
   gpu.events.each([&](const detail::event& x, cudaEvent_t) {
     if (lives(x)) result.push_back(leak_of("event " + std::to_string(x.number) + made_by(x.call)));
+  });
+  gpu.graphs.each([&](const detail::graph& x, cudaGraph_t) {
+    if (lives(x)) result.push_back(leak_of("graph " + std::to_string(x.number) + made_by(x.call)));
+  });
+  gpu.executables.each([&](const detail::executable_graph& x, cudaGraphExec_t) {
+    if (lives(x)) result.push_back(leak_of("executable graph " + std::to_string(x.number) + made_by(x.call)));
   });
   gpu.pools.each([&](const detail::pool& x, cudaMemPool_t) {
     if (!x.is_default && lives(x))

@@ -58,7 +58,8 @@ enum class operation_kind : std::uint8_t {
   wait,
   allocate,
   free,
-  host_function
+  host_function,
+  graph  ///< where the launch of a graph begins or ends in a stream
 };
 enum class resource : std::uint8_t { none, compute, copy_engine_to_device, copy_engine_to_host, memory };
 
@@ -122,6 +123,7 @@ enum class finding_kind : std::uint8_t {
   host_access_in_flight,  ///< the host touches bytes that an operation not yet waited for writes, or writes what one
                           ///< reads
   never_recorded_wait,    ///< a wait for an event that was never recorded has no effect
+  lost_copy,              ///< a batch of copies in a capture is in no graph
   bad_wait,               ///< a wait for, or record of, an event that does not exist or belongs to another device
   bad_free,               ///< of what is no allocation, or no longer
   forbidden_call,         ///< a host function or a kernel calls a CUDA function
@@ -141,7 +143,7 @@ struct finding {
 [[nodiscard]] std::vector<finding> findings();
 void clear_findings();
 
-/// Allocations, streams, events and pools that are alive now.
+/// Allocations, streams, events, graphs and pools that are alive now.
 [[nodiscard]] std::vector<finding> leaks();
 
 // --- What the detector cannot see by itself

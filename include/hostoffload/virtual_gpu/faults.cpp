@@ -28,8 +28,8 @@ constexpr std::array<int, 14> sticky_errors{cudaErrorECCUncorrectable,
                                             cudaErrorExternalDevice};
 
 // "Returns: …, cudaErrorMemoryAllocation" of these or of the driver's functions under them (cuStreamCreate,
-// cuMemPoolCreate); cudaMallocAsync calls it cudaErrorOutOfMemory.
-constexpr std::array<std::string_view, 13> allocating{"cudaMalloc",
+// cuMemPoolCreate, cuGraphInstantiate); cudaMallocAsync calls it cudaErrorOutOfMemory.
+constexpr std::array<std::string_view, 14> allocating{"cudaMalloc",
                                                       "cudaMallocAsync",
                                                       "cudaMallocFromPoolAsync",
                                                       "cudaHostAlloc",
@@ -41,7 +41,8 @@ constexpr std::array<std::string_view, 13> allocating{"cudaMalloc",
                                                       "cudaStreamCreateWithFlags",
                                                       "cudaStreamCreateWithPriority",
                                                       "cudaEventCreate",
-                                                      "cudaEventCreateWithFlags"};
+                                                      "cudaEventCreateWithFlags",
+                                                      "cudaGraphInstantiate"};
 
 template <std::size_t N>
 bool among(const std::array<std::string_view, N>& names, std::string_view name) {

@@ -30,6 +30,8 @@ host_costs usual_costs() {
   c.allocate = 10 * micro;      // (u)
   c.pool = 2 * micro;           // 1 to 3 from a warm pool (u)
   c.create = 1 * micro;         // (u)
+  c.graph = 2.5 * micro;        // (u)
+  c.graph_node = 1e-3 * micro;  // (u)
   c.other = 0.2 * micro;        // (u)
   c.pin_fresh = {2.5 * gibi, "cudaHostAlloc, 2 to 3 GiB/s (m)"};
   c.pin_touched = {8.5 * gibi, "touched by many threads, then cudaHostRegister, 7 to 10 GiB/s (m)"};
@@ -252,7 +254,8 @@ machine scaled_to(const machine& full, const model_scale& scale) {
     number->value *= bytes;
   }
   for (auto* cost : {&m.host.copy, &m.host.batch_entry, &m.host.launch, &m.host.record, &m.host.wait, &m.host.query,
-                     &m.host.synchronise, &m.host.allocate, &m.host.pool, &m.host.create, &m.host.other}) {
+                     &m.host.synchronise, &m.host.allocate, &m.host.pool, &m.host.create, &m.host.graph,
+                     &m.host.graph_node, &m.host.other}) {
     *cost *= bytes;
   }
   m.scale.compute *= compute;

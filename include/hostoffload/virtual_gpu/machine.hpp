@@ -46,6 +46,8 @@ struct host_costs {
   double allocate = 0;     ///< cudaMalloc, cudaFree, and the fixed part of pinning host memory
   double pool = 0;         ///< cudaMallocAsync, cudaFreeAsync
   double create = 0;       ///< of a stream or event, and its destruction
+  double graph = 0;        ///< cudaGraphLaunch
+  double graph_node = 0;   ///< each node of a launch
   double other = 0;        ///< device queries and the like
   sourced pin_fresh;       ///< cudaHostAlloc, bytes per second
   sourced pin_touched;     ///< cudaHostRegister of touched memory, bytes per second

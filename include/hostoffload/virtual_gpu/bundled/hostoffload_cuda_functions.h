@@ -91,7 +91,30 @@ cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags);
 cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority);
 cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device);
 cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId);
+
+// Stream capture and graphs
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* pGraph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* pCaptureStatus);
+#if CUDART_VERSION >= 13000 /* it had other arguments before */
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus* captureStatus_out,
+                                     unsigned long long* id_out HOSTOFFLOAD_CUDA_DEFAULT(0),
+                                     cudaGraph_t* graph_out HOSTOFFLOAD_CUDA_DEFAULT(0),
+                                     const cudaGraphNode_t** dependencies_out HOSTOFFLOAD_CUDA_DEFAULT(0),
+                                     const cudaGraphEdgeData** edgeData_out HOSTOFFLOAD_CUDA_DEFAULT(0),
+                                     size_t* numDependencies_out HOSTOFFLOAD_CUDA_DEFAULT(0));
+#endif
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,
+                                 unsigned long long flags HOSTOFFLOAD_CUDA_DEFAULT(0));
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
+                                cudaGraphExecUpdateResultInfo* resultInfo);
+cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* numNodes);
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType* pType);
 
 // Events
 cudaError_t cudaEventCreate(cudaEvent_t* event);

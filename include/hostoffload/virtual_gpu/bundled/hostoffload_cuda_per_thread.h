@@ -25,6 +25,11 @@
 #define cudaStreamGetDevice cudaStreamGetDevice_ptsz
 #define cudaStreamGetId cudaStreamGetId_ptsz
 #define cudaStreamIsCapturing cudaStreamIsCapturing_ptsz
+#define cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_ptsz
+#define cudaStreamBeginCapture cudaStreamBeginCapture_ptsz
+#define cudaStreamEndCapture cudaStreamEndCapture_ptsz
+#define cudaGraphUpload cudaGraphUpload_ptsz
+#define cudaGraphLaunch cudaGraphLaunch_ptsz
 #define cudaEventRecord cudaEventRecord_ptsz
 #define cudaEventRecordWithFlags cudaEventRecordWithFlags_ptsz
 #define cudaLaunchHostFunc cudaLaunchHostFunc_ptsz

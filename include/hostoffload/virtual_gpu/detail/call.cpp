@@ -1,6 +1,7 @@
 #include <hostoffload/virtual_gpu/detail/call.hpp>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 namespace hostoffload::inline v0::virtual_gpu::detail {
@@ -25,6 +26,15 @@ platform& machine_of(process& p) {
   return *p.machine;
 }
 
+// CUDA names cudaMalloc; what else allocates, frees or pins is not captured either. cudaEventQuery is refused in
+// practice: watchdogs that ask for events end the captures of other threads.
+bool unsafe(std::string_view name) {
+  constexpr std::array<std::string_view, 8> all{"cudaMalloc",         "cudaFree",      "cudaHostAlloc",
+                                                "cudaMallocHost",     "cudaFreeHost",  "cudaHostRegister",
+                                                "cudaHostUnregister", "cudaEventQuery"};
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
 }  // namespace
 
 thread_state& this_thread() noexcept {
@@ -46,7 +56,8 @@ function_id::role function_id::role_of(std::string_view name) noexcept {
   return name == "cudaGetLastError" || name == "cudaPeekAtLastError" ? role::asks_for_errors : role::concerns_device;
 }
 
-function_id::function_id(std::string_view name) : name_(name), role_(role_of(name)), next_(first().load()) {
+function_id::function_id(std::string_view name)
+    : name_(name), role_(role_of(name)), unsafe_in_capture_(unsafe(name)), next_(first().load()) {
   while (!first().compare_exchange_weak(next_, this)) {
   }
 }
@@ -71,6 +82,7 @@ session::session() : lock_(the_process().mutex), machine_(machine_of(the_process
     thread_.epoch = p.epoch;
     thread_.device = 0;
     thread_.last_error = cudaSuccess;
+    thread_.capture_mode = cudaStreamCaptureModeGlobal;
     thread_.clock = machine_.latest;
   }
   thread_.inside = true;
@@ -102,6 +114,7 @@ cudaError_t admit(const session& s, const function_id& f) {
   const cudaError_t error = gpu.faults.on_call(f.name(), gpu.calls);
   if (is_sticky(error)) gpu.lose(device, error);
   if (error != cudaSuccess) return error;
+  if (f.unsafe_in_capture()) gpu.refuse_unsafe(s.thread());
   return f.what() == function_id::role::concerns_device ? gpu.on(device).lost : cudaSuccess;
 }
 

@@ -24,6 +24,8 @@ public:
 
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
   [[nodiscard]] role what() const noexcept { return role_; }
+  /// Whether CUDA forbids it while a stream is captured: see refuse_unsafe().
+  [[nodiscard]] bool unsafe_in_capture() const noexcept { return unsafe_in_capture_; }
   [[nodiscard]] static role role_of(std::string_view name) noexcept;
   void count() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -36,6 +38,7 @@ private:
 
   std::string_view name_;
   role role_;
+  bool unsafe_in_capture_;
   std::atomic<std::uint64_t> calls_{0};
   function_id* next_ = nullptr;
 };
@@ -99,6 +102,8 @@ cudaError_t call(function_id& f, double host_costs::*cost, Body body) noexcept {
     error = cudaErrorMemoryAllocation;
   } catch (const device_lost& lost) {
     error = lost.code;
+  } catch (const refused& r) {
+    error = r.code;
   }
   if (error != cudaSuccess) c.thread.last_error = error;
   return error;

@@ -195,6 +195,14 @@ cudaError_t copy(const context& c, const copy_request& r, stream* s) {
   const cudaError_t error = examine(c, r, to, from);
   if (error != cudaSuccess || r.width == 0 || r.rows == 0) return error;
 
+  if (s->captured_by != nullptr) {
+    // Pageable memory would be read or written at the call, which no launch repeats.
+    if (r.synchronous || to.pageable() || from.pageable() || (!to.on_device() && !from.on_device())) {
+      platform::refuse_if_captured(*s);
+    }
+    c.gpu.collect(*s, c.name, r);
+    return cudaSuccess;
+  }
   if (!to.on_device() && !from.on_device()) {
     copy_on_host(c, r, to, from, *s);
     return cudaSuccess;
@@ -213,6 +221,11 @@ cudaError_t set(const context& c, const set_request& r, stream* s) {
   if (r.width == 0 || r.rows == 0) return cudaSuccess;
   place to(r.to, r.width, r.rows, r.pitch);
   if (r.to == nullptr || !locate(c, to) || to.pageable()) return cudaErrorInvalidValue;
+  if (s->captured_by != nullptr) {
+    if (r.synchronous && !to.on_device()) platform::refuse_if_captured(*s);
+    c.gpu.collect(*s, c.name, r);
+    return cudaSuccess;
+  }
   pending_operation& op = c.gpu.begin(*s, operation_kind::set, c.name, c.thread);
   op.uses = resource::memory;
   op.bytes = static_cast<double>(r.width * r.rows);

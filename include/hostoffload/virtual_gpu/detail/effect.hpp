@@ -33,6 +33,8 @@ public:
   void run() {
     if (run_ != nullptr) run_(at_);
   }
+  /// What was copied.
+  [[nodiscard]] const void* at() const noexcept { return at_; }
   void clear() {
     run_ = nullptr;
     if (auto* destroy = std::exchange(destroy_, nullptr)) destroy(at_);

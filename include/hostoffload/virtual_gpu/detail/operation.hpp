@@ -14,6 +14,7 @@ namespace hostoffload::inline v0::virtual_gpu::detail {
 struct stream;
 struct event;
 struct memory_block;
+struct capture;
 struct pending_operation;
 
 /// What the simulation does next with an operation.
@@ -87,6 +88,11 @@ struct stream {
   std::uint64_t host_version = 0;  // of the host's clock, when last joined
   std::uint64_t legacy_tick = 0;   // of the legacy stream, when last joined
 
+  // While it is captured
+  capture* captured_by = nullptr;
+  std::size_t branch = 0;           // among the streams of the capture
+  std::vector<std::size_t> behind;  // nodes that the next one depends on
+
   // The queue
   pending_operation* head = nullptr;
   pending_operation* tail = nullptr;
@@ -110,6 +116,10 @@ struct event {
 
   pending_operation* pending = nullptr;  // the record, until it completes
   double time = 0;
+
+  // The capture that it was last recorded in, if in one, and the nodes that its stream was behind
+  std::uint64_t captured_in = 0;
+  std::vector<std::size_t> captured;
 };
 
 }  // namespace hostoffload::inline v0::virtual_gpu::detail

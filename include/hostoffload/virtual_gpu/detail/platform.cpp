@@ -38,7 +38,7 @@ platform::platform(machine m, int devices, mode how)
 
 platform::~platform() = default;
 
-stream* platform::find_stream(cudaStream_t handle, const thread_state& t) {
+stream* platform::known_stream(cudaStream_t handle, const thread_state& t) {
   if (handle == nullptr || handle == cudaStreamLegacy) return on(t.device).legacy;
   if (handle != cudaStreamPerThread) {
     stream* s = streams.find(handle);
@@ -51,6 +51,14 @@ stream* platform::find_stream(cudaStream_t handle, const thread_state& t) {
     s = create_stream(t.device, cudaStreamDefault, 0).first;
     s->implicit = true;
   }
+  return s;
+}
+
+stream* platform::find_stream(cudaStream_t handle, const thread_state& t) {
+  stream* s = known_stream(handle, t);
+  if (s == nullptr) return nullptr;
+  if (s->captured_by != nullptr && !s->captured_by->valid) throw refused{cudaErrorStreamCaptureInvalidated};
+  if (s->legacy) refuse_legacy(*s);
   return s;
 }
 

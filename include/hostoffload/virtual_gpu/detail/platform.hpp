@@ -15,6 +15,7 @@
 #include <hostoffload/virtual_gpu/detail/detector.hpp>
 #include <hostoffload/virtual_gpu/detail/execution_order.hpp>
 #include <hostoffload/virtual_gpu/detail/fault_plan.hpp>
+#include <hostoffload/virtual_gpu/detail/graph.hpp>
 #include <hostoffload/virtual_gpu/detail/handles.hpp>
 #include <hostoffload/virtual_gpu/detail/simulator.hpp>
 
@@ -28,10 +29,16 @@ struct thread_state {
   cudaError_t last_error = cudaSuccess;
   double clock = 0;
   bool inside = false;
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 };
 
 /// Thrown by what needs a device that a sticky error has ended.
 struct device_lost {
+  cudaError_t code;
+};
+
+/// Thrown where the rules of stream capture forbid a call.
+struct refused {
   cudaError_t code;
 };
 
@@ -61,6 +68,8 @@ public:
   // --- Streams and their order (platform.cpp)
 
   /// The stream of a handle, of the special handles too; null if there is none. Throws device_lost.
+  [[nodiscard]] stream* known_stream(cudaStream_t handle, const thread_state& t);
+  /// The same for whoever wants something of the stream: throws refused where a capture does not allow it.
   [[nodiscard]] stream* find_stream(cudaStream_t handle, const thread_state& t);
   std::pair<stream*, cudaStream_t> create_stream(int device, unsigned flags, int priority);
   void destroy_stream(cudaStream_t handle);
@@ -93,6 +102,34 @@ public:
   [[nodiscard]] device_state& on(int device) { return devices_[static_cast<std::size_t>(device)]; }
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices_.size()); }
 
+  // --- Captures and graphs (platform_graph.cpp)
+
+  void begin_capture(stream& s, cudaStreamCaptureMode mode, const thread_state& t);
+  /// The streams leave capture mode. Null, with the reason, where the capture gives no graph.
+  [[nodiscard]] std::pair<cudaGraph_t, cudaError_t> end_capture(stream& s);
+  /// A node behind all that the stream is behind.
+  void collect(stream& s, std::uint32_t name, node_work what);
+  void record_in_capture(stream& s, event& e);
+  /// Orders the stream behind the event, which is captured, or the stream is; it may join the event's capture.
+  void wait_in_capture(stream& s, const event& e);
+  /// Whether the next node of `s`, which is captured, depends on all that `e` is behind anyway.
+  [[nodiscard]] static bool depends_on(const stream& s, const event& e);
+
+  /// "When an invalid operation is attempted during a stream capture, any associated capture graphs are invalidated."
+  [[noreturn]] static void refuse(capture& c, cudaError_t code);
+  static void refuse_if_captured(const stream& s, cudaError_t code = cudaErrorStreamCaptureUnsupported);
+  void refuse_if_captured(const event& e);
+  /// For what concerns all streams of a device.
+  void refuse_if_capturing(int device);
+  /// For calls that are "potentially unsafe" in a capture (cudaThreadExchangeStreamCaptureMode).
+  void refuse_unsafe(const thread_state& t);
+  [[nodiscard]] bool legacy_is_unusable(const stream& legacy) const;
+  void refuse_legacy(const stream& legacy);
+
+  cudaGraphExec_t instantiate(const graph& g, bool node_priorities);
+  void destroy(cudaGraphExec_t handle);
+  void forget_graphs(int device);
+
   // --- Memory (platform_memory.cpp)
 
   /// Null when the device is full.
@@ -124,6 +161,9 @@ public:
   handle_table<stream, cudaStream_t> streams;
   handle_table<event, cudaEvent_t> events;
   handle_table<pool, cudaMemPool_t> pools;
+  handle_table<graph, cudaGraph_t> graphs;
+  handle_table<executable_graph, cudaGraphExec_t> executables;
+  std::vector<std::unique_ptr<capture>> captures;  // under way
   fault_plan faults;
   execution_order order_of_effects;
 
@@ -150,6 +190,7 @@ private:
   void completed(pending_operation& op, double at) override;
   void order(stream& s, pending_operation& op);
   [[nodiscard]] lane take_lane(stream& s);
+  [[nodiscard]] capture* find_capture(std::uint64_t id) const;
   void collect_streams();
   void freed(pending_operation& op);
   [[nodiscard]] memory_block* reusable(pool& from, std::size_t bytes, const stream& s, bool by_dependency);

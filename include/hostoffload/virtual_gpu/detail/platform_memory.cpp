@@ -239,6 +239,7 @@ void platform::free_pinned(allocation& a) {
 // Resources of the device and what is pinned for it. Its default pool stays, empty.
 void platform::reset_device(int device, thread_state& t) {
   wait_for_device(device, t);
+  forget_graphs(device);
   std::vector<cudaStream_t> old_streams;
   streams.each([&](stream& s, cudaStream_t handle) {
     if (s.device == device && !s.implicit) old_streams.push_back(handle);
