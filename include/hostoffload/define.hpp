@@ -38,8 +38,7 @@ class function_maker final : public maker {
                 "hostoffload: a define function returns hostoffload::task<> (a coroutine) or void");
 
 public:
-  function_maker(Function function, const std::array<std::size_t, sizeof...(T)>& elements)
-      : function_(std::move(function)), elements_(elements) {}
+  explicit function_maker(Function function) : function_(std::move(function)) {}
 
   [[nodiscard]] bool is_coroutine() const noexcept override { return !std::is_void_v<result>; }
   [[nodiscard]] task<> start() override {
@@ -56,11 +55,13 @@ public:
 private:
   template <std::size_t... I>
   result invoke(std::index_sequence<I...>) {
-    return function_(std::span<T>(reinterpret_cast<T*>(engine::making_pointer(*members[I])), elements_[I])...);
+    const auto out = []<class Element>(std::type_identity<Element>, const tensor_record& r) {
+      return std::span<Element>(reinterpret_cast<Element*>(engine::making_pointer(r)), r.life_bytes / sizeof(Element));
+    };
+    return function_(out(std::type_identity<T>{}, *members[I])...);
   }
 
   Function function_;
-  std::array<std::size_t, sizeof...(T)> elements_;
 };
 
 }  // namespace detail
@@ -71,8 +72,7 @@ private:
 template <class Function, class... T, class... Policy>
 void define_group(Function function, offload_tensor<T, Policy>&... tensors) {
   static_assert(sizeof...(T) > 0, "hostoffload: define_group(function, tensor, ...) needs a tensor");
-  const std::array<std::size_t, sizeof...(T)> elements{tensors.elements()...};
-  auto made_by = std::make_shared<detail::function_maker<Function, T...>>(std::move(function), elements);
+  auto made_by = std::make_shared<detail::function_maker<Function, T...>>(std::move(function));
   made_by->members = {&detail::tensor_access::record(tensors)...};
   auto& first = std::get<0>(std::tie(tensors...));
   detail::tensor_access::owner(first)->define(made_by);

@@ -59,11 +59,11 @@ public:
 
 private:
   friend struct detail::lease_access;
-  lease(detail::engine_ref owner, const detail::lease_request& granted, std::size_t elements) noexcept
+  lease(detail::engine_ref owner, const detail::lease_request& granted) noexcept
       : engine_(std::move(owner)),
         tensor_(granted.tensor),
         data_(reinterpret_cast<T*>(engine_->device_pointer(*granted.tensor))),
-        elements_(elements),
+        elements_(granted.tensor->life_bytes / sizeof(T)),
         generation_(granted.generation),
         stream_(granted.stream) {}
 
@@ -78,9 +78,8 @@ private:
 namespace detail {
 struct lease_access {
   template <class T>
-  [[nodiscard]] static lease<T> make(const engine_ref& owner, const lease_request& granted,
-                                     std::size_t elements) noexcept {
-    return lease<T>(owner, granted, elements);
+  [[nodiscard]] static lease<T> make(const engine_ref& owner, const lease_request& granted) noexcept {
+    return lease<T>(owner, granted);
   }
 };
 }  // namespace detail

@@ -59,6 +59,7 @@ public:
   offload_tensor& operator=(offload_tensor&&) = delete;
   ~offload_tensor() { engine_->remove(record_); }
 
+  /// That it was built for; resize may have made its present life smaller.
   [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
   [[nodiscard]] std::string_view name() const noexcept { return record_.name; }
   /// save, offload or remat: what became of the placement.
@@ -75,13 +76,20 @@ public:
     define_group(std::move(function), *this);
   }
 
+  /// Fewer elements for one life, for tensors whose size is known only within the step, such as those of the tokens
+  /// that were routed somewhere. Called in a step before the tensor is made: it then takes a slot in the window, is
+  /// copied and is leased with `elements`. Called while its define function runs, which has room for what it had
+  /// before: what is copied and leased shrinks. The life's end brings back the size that it was built for. A tensor
+  /// outside the window keeps its room on the device. Throws usage_error.
+  void resize(std::size_t elements) { engine_->resize(record_, bytes_of(elements, record_.name)); }
+
   /// Device memory to fill on stream `on`: for code that makes the tensor itself. Throws usage_error while it holds
   /// values, window_error, out_of_memory. Does not synchronize.
   [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<T> produce(
       cudaStream_t on) {
     detail::lease_request q = engine_->request_for(record_, on, false);
     engine_->begin_produce(q);
-    return detail::lease_access::make<T>(engine_, q, elements_);
+    return detail::lease_access::make<T>(engine_, q);
   }
 
   /// The values, for reading on stream `on`, in straight-line code; the lvalue form keeps the tensor, the rvalue form
@@ -100,19 +108,19 @@ public:
   /// is taken over. Throws usage_error (neither produced nor defined), window_error, cuda_error, and what the define
   /// function throws.
   [[nodiscard]] detail::tensor_awaiter<T> operator co_await() & {
-    return {engine_, record_, elements_, engine_->compute(), false};
+    return {engine_, record_, engine_->compute(), false};
   }
   [[nodiscard]] detail::tensor_awaiter<T> operator co_await() && {
-    return {engine_, record_, elements_, engine_->compute(), true};
+    return {engine_, record_, engine_->compute(), true};
   }
 
   /// The same on another stream; the work there is ordered behind the writer, and the next user of the memory behind
   /// it.
   [[nodiscard]] detail::tensor_on_stream<T> on(cudaStream_t other) & noexcept {
-    return {engine_, record_, elements_, other, false};
+    return {engine_, record_, other, false};
   }
   [[nodiscard]] detail::tensor_on_stream<T> on(cudaStream_t other) && noexcept {
-    return {engine_, record_, elements_, other, true};
+    return {engine_, record_, other, true};
   }
 
 private:
@@ -138,7 +146,7 @@ private:
   lease<const T> fetch_now(cudaStream_t on, bool last_use) {
     detail::lease_request q = engine_->request_for(record_, on, last_use);
     engine_->lease_now(q);
-    return detail::lease_access::make<const T>(engine_, q, elements_);
+    return detail::lease_access::make<const T>(engine_, q);
   }
 
   detail::engine_ref engine_;

@@ -13,8 +13,8 @@ namespace hostoffload::inline v0::detail {
 template <class T>
 class tensor_awaiter {
 public:
-  tensor_awaiter(const engine_ref& owner, tensor_record& r, std::size_t elements, cudaStream_t on, bool last_use)
-      : engine_(owner), request_(owner->request_for(r, on, last_use)), elements_(elements) {}
+  tensor_awaiter(const engine_ref& owner, tensor_record& r, cudaStream_t on, bool last_use)
+      : engine_(owner), request_(owner->request_for(r, on, last_use)) {}
   tensor_awaiter(const tensor_awaiter&) = delete;
   tensor_awaiter& operator=(const tensor_awaiter&) = delete;
   ~tensor_awaiter() { engine_->dequeue(request_); }
@@ -40,13 +40,12 @@ public:
 
   [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<const T> await_resume() {
     engine_->finish(request_);
-    return lease_access::make<const T>(engine_, request_, elements_);
+    return lease_access::make<const T>(engine_, request_);
   }
 
 private:
   engine_ref engine_;
   lease_request request_;
-  std::size_t elements_;
   outcome result_ = outcome::granted;
 };
 
@@ -54,18 +53,16 @@ private:
 template <class T>
 class tensor_on_stream {
 public:
-  tensor_on_stream(const engine_ref& owner, tensor_record& r, std::size_t elements, cudaStream_t on,
-                   bool last_use) noexcept
-      : engine_(owner), tensor_(&r), elements_(elements), stream_(on), last_use_(last_use) {}
+  tensor_on_stream(const engine_ref& owner, tensor_record& r, cudaStream_t on, bool last_use) noexcept
+      : engine_(owner), tensor_(&r), stream_(on), last_use_(last_use) {}
 
   [[nodiscard]] tensor_awaiter<T> operator co_await() const {
-    return tensor_awaiter<T>(engine_, *tensor_, elements_, stream_, last_use_);
+    return tensor_awaiter<T>(engine_, *tensor_, stream_, last_use_);
   }
 
 private:
   engine_ref engine_;
   tensor_record* tensor_;
-  std::size_t elements_;
   cudaStream_t stream_;
   bool last_use_;
 };

@@ -47,8 +47,8 @@ CAPTURES = "the captures of define functions and of the step live as long as the
 MOVES = "owners that are moved leave one owner: assigned, to themselves, into a new one"
 
 ON_KERNEL = """launch(order_.handle(in_id_), 1,
-         [to = target.begin, from = r.host->begin, bytes = r.bytes](std::size_t) { std::memcpy(to, from, bytes); },
-         {.name = "copy", .reads = {{r.host->begin, r.bytes}}, .writes = {{target.begin, r.bytes}}});"""
+         [to = target.begin, from = r.host->begin, bytes = r.life_bytes](std::size_t) { std::memcpy(to, from, bytes); },
+         {.name = "copy", .reads = {{r.host->begin, r.life_bytes}}, .writes = {{target.begin, r.life_bytes}}});"""
 
 # Fault, header below include/hostoffload, text, what takes its place, source of the test, its name, and headers that
 # the new text needs.
@@ -85,9 +85,9 @@ MUTATIONS = [
     (11, "placement.hpp", "static_assert(!never,", "static_assert(true,", "compile_fail/name_in_no_rule.cpp", ""),
     (11, "placement.hpp", "static_assert(detail::is_enumerator<Name>,", "static_assert(true,",
      "compile_fail/policy_of_no_enumerator.cpp", ""),
-    (12, COPIES, "  row(r).planned_bytes += r.bytes;\n",
-     "  row(r).planned_bytes += r.bytes;\n  row(r).freed_bytes += r.bytes;\n", FAULTS, HELD),
-    (12, COPIES, "  row(r).freed_bytes += r.bytes;\n", "", FAULTS, HELD),
+    (12, COPIES, "  row(r).planned_bytes += r.life_bytes;\n",
+     "  row(r).planned_bytes += r.life_bytes;\n  row(r).freed_bytes += r.life_bytes;\n", FAULTS, HELD),
+    (12, COPIES, "  row(r).freed_bytes += r.life_bytes;\n", "", FAULTS, HELD),
     (13, STEP, "if (options.window != unlimited) {", "if (false) {", FAULTS, OPTIONS),
     (13, STEP, "  if (options.overlap) {", "  if (true) {", FAULTS, OPTIONS),
     (13, STEP, "options_.sample_every != 0 && steps_ >= 3", "false", FAULTS, OPTIONS),
@@ -112,7 +112,7 @@ MUTATIONS = [
     (17, STEP, "in_id_ = order_.add(in_stream_->get(), \"copy in\");", "in_id_ = out_id_;", MEMORY,
      "a copy in that is needed now does not stand behind a queue of copies out"),
     (20, COPIES,
-     """check(cudaMemcpyAsync(target.begin, r.host->begin, r.bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
+     """check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});""", ON_KERNEL, MEMORY, ENGINES,
      "hostoffload/launch.hpp", "cstring"),
     (22, STEP, "host_->reserve(bytes, {});", "host_->reserve(std::bit_ceil(bytes), {});", MEMORY,
@@ -155,7 +155,7 @@ MUTATIONS = [
      STACK),
     (35, "prefetch_scheduler.hpp", "        engine_->abandon_step();  // before root", "        // before root",
      LANGUAGE, "a step abandoned while its coroutines are suspended ends their leases and enqueues nothing more"),
-    (36, "define.hpp", "return function_(std::span", "return Function(function_)(std::span", LANGUAGE, CAPTURES),
+    (36, "define.hpp", "return function_(out(", "return Function(function_)(out(", LANGUAGE, CAPTURES),
     (36, "prefetch_scheduler.hpp", "root_task root = begin();", "root_task root = std::decay_t<Begin>(begin)();",
      LANGUAGE, CAPTURES),
     (37, "cuda/stream.hpp", "stream(std::move(other)).swap(*this);", "swap(other);", LANGUAGE, MOVES),

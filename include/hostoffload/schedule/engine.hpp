@@ -59,6 +59,7 @@ public:
   tensor_record& add(std::string_view name, layer_position at, std::size_t bytes, choice wanted);
   void remove(tensor_record& r) noexcept;
   void define(const std::shared_ptr<maker>& made_by);
+  void resize(tensor_record& r, std::size_t bytes);
 
   // leases
   [[nodiscard]] lease_request request_for(tensor_record& r, cudaStream_t on, bool last_use);

@@ -40,7 +40,7 @@ inline void engine::use_ends(slot& s, const tensor_record& r) noexcept {
 /// first. Null: no room in the window.
 inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit,
                                stream_id taker) {
-  const std::size_t bytes = slot_size(r.bytes);
+  const std::size_t bytes = slot_size(r.in_window() ? r.life_bytes : r.bytes);
   const bool ahead = rank_limit != any_rank;
   slot* taken = nullptr;
   if (r.in_window() && window_) {
@@ -75,7 +75,7 @@ inline void engine::free_slot(tensor_record& r, slot*& s, const stream_clock& be
 inline void engine::forget_device_copy(tensor_record& r) noexcept {
   if (options_.observer.given_back != nullptr) options_.observer.given_back(r.device->begin, r.device->bytes);
   window_held_ -= r.device->bytes;
-  row(r).freed_bytes += r.bytes;
+  row(r).freed_bytes += r.life_bytes;
   r.device = nullptr;
   r.readers = {};
 }
@@ -105,7 +105,7 @@ inline void engine::copy_out(tensor_record& r) {
   needed.join(r.host_read);
   order_.put_behind(out_id_, needed, r.as_purpose());
   const timed_span exposed(*this, out_id_ == compute_id);
-  check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
+  check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.life_bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(out_id_)});
   const std::uint64_t point =
       out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
@@ -115,9 +115,9 @@ inline void engine::copy_out(tensor_record& r) {
   r.on_host = true;
   r.rank = ++stowed_;
   link_stowed(r);
-  row(r).bytes_out += r.bytes;
-  row(r).planned_bytes += r.bytes;
-  now_.bytes_out += r.bytes;
+  row(r).bytes_out += r.life_bytes;
+  row(r).planned_bytes += r.life_bytes;
+  now_.bytes_out += r.life_bytes;
   ++now_.copies_out;
   host_held_ += r.host->bytes;
   now_.host_peak_bytes = std::max(now_.host_peak_bytes, host_held_);
@@ -135,7 +135,7 @@ inline void engine::copy_in(tensor_record& r, slot& target) {
   }
   order_.put_behind(in_id_, needed, r.as_purpose());
   const timed_span exposed(*this, in_id_ == compute_id);
-  check(cudaMemcpyAsync(target.begin, r.host->begin, r.bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
+  check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});
   const std::uint64_t point =
       in_id_ == compute_id ? order_.next_point(compute_id) : order_.record(in_id_, r.as_purpose());
@@ -144,8 +144,8 @@ inline void engine::copy_in(tensor_record& r, slot& target) {
   r.written.join(in_id_, point);
   r.readers = {};
   r.host_read.join(in_id_, point);
-  row(r).bytes_in += r.bytes;
-  now_.bytes_in += r.bytes;
+  row(r).bytes_in += r.life_bytes;
+  now_.bytes_in += r.life_bytes;
   ++now_.copies_in;
 }
 

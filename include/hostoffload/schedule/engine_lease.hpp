@@ -11,6 +11,23 @@ inline branch* engine::current_line() noexcept {
   return line != nullptr ? line : &root_line_;
 }
 
+inline void engine::resize(tensor_record& r, std::size_t bytes) {
+  throw_if_closed();
+  const auto fail = [&](const std::string& why) { throw usage_error("tensor " + r.title() + ": " + why); };
+  if (bytes == 0 || bytes > r.bytes) {
+    fail("is resized to " + std::to_string(bytes) + " bytes; it has at least one element, and at most the " +
+         std::to_string(r.bytes) + " bytes that it was built for");
+  }
+  if (!in_step_) fail("is resized outside a step: a size holds for one life");
+  if (r.state == life::alive || (r.state == life::making && bytes > r.life_bytes)) {
+    fail("is resized when it has its room: resize it before it is made, or to less while it is made");
+  }
+  if (r.state == life::making && r.remaking && bytes != r.life_bytes) {
+    fail("is made again with another size than before: recomputation has to give the same values");
+  }
+  r.life_bytes = bytes;
+}
+
 inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool last_use) {
   throw_if_closed();
   lease_request q;
@@ -289,8 +306,8 @@ inline void engine::settle(tensor_record& r) {
   if (r.in_window()) {
     keep(r);
   } else if (r.placed == choice::remat && r.pattern.in_longest_gap()) {
-    row(r).planned_bytes += r.bytes;
-    row(r).freed_bytes += r.bytes;
+    row(r).planned_bytes += r.life_bytes;
+    row(r).freed_bytes += r.life_bytes;
     free_slot(r, r.device, last_users(r));
   }
 }
@@ -319,6 +336,7 @@ inline void engine::finish_life(tensor_record& r, bool by_last_use) noexcept {
     unlink_stowed(r);
   }
   r.state = life::none;
+  r.life_bytes = r.bytes;
   r.last_use = false;
   r.unused = false;
   ++r.generation;

@@ -66,7 +66,7 @@ inline std::string engine::who_holds_the_window() const {
   std::string text;
   for (const tensor_record* r : tensors_) {
     if (!r->in_window() || (r->leases == 0 && r->state != life::making)) continue;
-    text += (text.empty() ? "" : ", ") + r->title() + " " + std::to_string(slot_size(r->bytes));
+    text += (text.empty() ? "" : ", ") + r->title() + " " + std::to_string(r->device->bytes);
   }
   return text.empty() ? "nothing" : text;
 }
@@ -77,7 +77,7 @@ inline void engine::throw_no_room(const lease_request& q) const {
   if (r.state != life::alive && r.made_by != nullptr) {
     for (const tensor_record* m : r.made_by->members) wanted += m->in_window() ? slot_size(m->bytes) : 0;
   } else {
-    wanted = slot_size(r.bytes);
+    wanted = slot_size(r.life_bytes);
   }
   const std::size_t needed = window_in_use_ + wanted;
   std::string text = "the window of " + std::to_string(options_.window) + " bytes is too small: tensor " + r.title() +

@@ -44,7 +44,8 @@ enum class life : std::uint8_t {
 struct tensor_record {
   std::string_view name{};
   layer_position position{};
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;         // that it was built for, and that its host slot has
+  std::size_t life_bytes = 0;    // of this life: what is stowed, and what slots in the window are taken for
   choice placed = choice::save;  // save, offload or remat: fallbacks are decided when the tensor is built
   choice wanted = choice::save;  // as the policy says
   std::size_t row = 0;           // in the report
