@@ -68,8 +68,9 @@ public:
   latch() : flag_(sizeof(int)), open_(static_cast<volatile int*>(flag_.region().begin)) { *open_ = 0; }
   void close(cudaStream_t stream) {
     *open_ = 0;
+    volatile int* const open = open_;
     ho::launch(stream, 1,
-               [open = open_] HOSTOFFLOAD_DEVICE(std::size_t) {
+               [=] HOSTOFFLOAD_DEVICE(std::size_t) {
                  while (*open == 0) {
                  }
                },

@@ -6,6 +6,7 @@
 #include <hostoffload/errors.hpp>              // IWYU pragma: export
 #include <hostoffload/host_values.hpp>         // IWYU pragma: export
 #include <hostoffload/lease.hpp>               // IWYU pragma: export
+#include <hostoffload/memory/pinned_slab.hpp>  // IWYU pragma: export
 #include <hostoffload/offload_tensor.hpp>      // IWYU pragma: export
 #include <hostoffload/options.hpp>             // IWYU pragma: export
 #include <hostoffload/placement.hpp>           // IWYU pragma: export

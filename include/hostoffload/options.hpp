@@ -2,6 +2,7 @@
 // How a scheduler is set up.
 
 #include <hostoffload/cuda/allocation.hpp>
+#include <hostoffload/memory/pinned_slab.hpp>
 #include <hostoffload/memory/slot.hpp>
 
 #include <cuda_runtime_api.h>
@@ -32,6 +33,10 @@ struct scheduler_options {
 
   /// Bytes of pinned host memory at most. What the tensors need is allocated, in one piece, when a step begins.
   std::size_t host_capacity = unlimited;
+
+  /// How that is pinned. `registered` takes it from the GPU's NUMA node, pins faster, and throws host_capacity_error
+  /// before it takes what the system does not leave this process (pinned_slab.hpp); the default lets CUDA decide.
+  pinning_options host_pinning{.how = pinning::allocated};
 
   /// Copies on streams of their own, and fetches ahead of their use. false: every copy on the compute stream when it is
   /// needed, a baseline to measure against.

@@ -27,6 +27,7 @@ STEADY = "library/steady_test.cpp"
 FAULTS = "library/faults_test.cpp"
 MEMORY = "library/faults_memory_test.cpp"
 LANGUAGE = "library/faults_language_test.cpp"
+PINNED = "memory/pinned_slab_test.cpp"
 HEADERS = "headers: linked twice"
 
 COPIES = "schedule/engine_copies.hpp"
@@ -41,6 +42,7 @@ PEAK = "the peak may be in any layer: offload and recomputation lower it, and th
 ENGINES = "copies run on the copy engines at the rate of pinned memory, and launch no kernel"
 LOSES_NO_SLOT = "a call that fails while a tensor leaves or returns loses no slot"
 HOLD_AND_WAIT = "coroutines that each hold a slot while they wait, and then need another, all end"
+NUMA = "pinned slab: on the GPU's NUMA node, and where that is impossible a warning and on"
 HELD = "memory that somebody else still holds is planned but not freed, and the report says so"
 STACK = "nobody is resumed from within an await: the stack is as deep before as after"
 CAPTURES = "the captures of define functions and of the step live as long as their coroutines"
@@ -115,8 +117,17 @@ MUTATIONS = [
      """check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});""", ON_KERNEL, MEMORY, ENGINES,
      "hostoffload/launch.hpp", "cstring"),
-    (22, STEP, "host_->reserve(bytes, {});", "host_->reserve(std::bit_ceil(bytes), {});", MEMORY,
+    (13, STEP, "host_->reserve(bytes, {}, options_.host_pinning);", "host_->reserve(bytes, {});", PINNED,
+     "pinned slab: a scheduler that is told to registers what its tensors need, once, with at most a page of waste"),
+    (22, STEP, "host_->reserve(bytes, {}, options_.host_pinning);", "host_->reserve(std::bit_ceil(bytes), {});", MEMORY,
      "pinned memory is what the tensors need, to 256 bytes each", "bit"),
+    (21, "memory/pinned_slab.hpp", "pages.bind_to(*node_);", "std::string();", PINNED, NUMA),
+    (21, "memory/pinned_slab.hpp", "if (elsewhere && *elsewhere > 0) {", "if (false) {", PINNED, NUMA),
+    (22, "memory/host_pages.hpp", "bytes_ = (bytes + page - 1) / page * page;",
+     "bytes_ = std::max(page, std::bit_ceil(bytes));", PINNED,
+     "pinned slab: exact size, at most a page of waste, all of it there, and it copies", "bit"),
+    (22, "memory/pinned_slab.hpp", "    check_limits(bytes, capacity, options.root);\n", "", PINNED,
+     "pinned slab: more than a control group leaves is an error with the numbers, before anything is pinned"),
     (24, LEASE, "  r.last_use = r.last_use || q.last_use;\n", "", MEMORY,
      "device memory goes back at the last use, not at the end of the step"),
     (25, COPIES, "    free_slot(r, taken, order_.next_points());\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),

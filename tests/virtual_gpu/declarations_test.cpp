@@ -296,6 +296,7 @@ HOSTOFFLOAD_SAME_VALUE(cudaDevAttrPageableMemoryAccessUsesHostPageTables);
 HOSTOFFLOAD_SAME_VALUE(cudaDevAttrDirectManagedMemAccessFromHost);
 HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMaxBlocksPerMultiprocessor);
 HOSTOFFLOAD_SAME_VALUE(cudaDevAttrMemoryPoolsSupported);
+HOSTOFFLOAD_SAME_VALUE(cudaDevAttrHostNumaId);
 
 HOSTOFFLOAD_SAME_SIZE(cudaMemLocation);
 HOSTOFFLOAD_SAME_PLACE(cudaMemLocation, type);

@@ -13,7 +13,7 @@
 
 namespace hostoffload::inline v0::detail {
 
-/// `Allocation` is device_allocation or pinned_allocation.
+/// `Allocation` is device_allocation, pinned_allocation or host_piece.
 template <class Allocation>
 class slot_cache {
 public:
@@ -61,10 +61,11 @@ public:
     rest_ = callers_;
   }
 
-  /// One allocation for slots to come.
-  void reserve(std::size_t bytes, const purpose& what) {
+  /// One allocation for slots to come, made as `how` says.
+  template <class... How>
+  void reserve(std::size_t bytes, const purpose& what, const How&... how) {
     if (callers_.begin != nullptr || bytes <= rest_.bytes) return;
-    owned_.emplace_back(bytes, what);
+    owned_.emplace_back(bytes, what, how...);
     rest_ = owned_.back().region();
   }
 

@@ -1,9 +1,9 @@
 #pragma once
 // A step's report as text for people and as JSON for programs.
 
+#include <hostoffload/memory/readable_bytes.hpp>
 #include <hostoffload/report/step_report.hpp>
 
-#include <array>
 #include <cstddef>
 #include <iomanip>
 #include <ostream>
@@ -12,20 +12,6 @@
 #include <string_view>
 
 namespace hostoffload::inline v0 {
-
-namespace detail {
-
-[[nodiscard]] inline std::string readable_bytes(std::size_t bytes) {
-  constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << value << ' ' << units.at(unit);
-  return text.str();
-}
-
-}  // namespace detail
 
 /// One line per tensor name, then the totals.
 inline std::ostream& operator<<(std::ostream& out, const step_report& r) {

@@ -11,6 +11,7 @@
 #include <hostoffload/cuda/allocation.hpp>
 #include <hostoffload/cuda/stream.hpp>
 #include <hostoffload/cuda/stream_order.hpp>
+#include <hostoffload/memory/host_piece.hpp>
 #include <hostoffload/memory/slot_cache.hpp>
 #include <hostoffload/memory/window_slab.hpp>
 #include <hostoffload/options.hpp>
@@ -179,7 +180,7 @@ private:
   std::optional<device_allocation> window_memory_;
   std::optional<window_slab> window_;
   std::optional<slot_cache<device_allocation>> device_;
-  std::optional<slot_cache<pinned_allocation>> host_;
+  std::optional<slot_cache<host_piece>> host_;
   std::size_t host_planned_ = 0;  // bytes of slots of all offloaded tensors
   std::deque<tensor_record> records_;
   std::vector<tensor_record*> tensors_;

@@ -182,7 +182,7 @@ inline void engine::reserve_host_memory() {
           host_->total_bytes() + bytes, options_.host_capacity);
     }
   }
-  host_->reserve(bytes, {});
+  host_->reserve(bytes, {}, options_.host_pinning);
   for (tensor_record* r : tensors_) {
     if (wants_slot(r)) take_host_slot(*r);
   }

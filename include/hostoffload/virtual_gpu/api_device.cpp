@@ -121,6 +121,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
     prop->streamPrioritiesSupported = prop->memoryPoolsSupported = 1;
     prop->hostRegisterSupported = prop->canUseHostPointerForRegisteredMem = 1;
     prop->pciBusID = device + 1;
+    prop->hostNumaId = m.host_numa_node;
     return cudaSuccess;
   });
 }
@@ -141,6 +142,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device) 
         break;
       case cudaDevAttrL2CacheSize:
         *value = static_cast<int>(m.l2_bytes);
+        break;
+      case cudaDevAttrHostNumaId:
+        *value = m.host_numa_node;
         break;
       case cudaDevAttrWarpSize:
         *value = 32;

@@ -69,6 +69,7 @@ struct machine {
   sourced device_memory;     ///< bytes of one GPU
   sourced host_memory;       ///< bytes that can be pinned on one host
   int devices_per_host = 1;  ///< GPUs that share one host memory
+  int host_numa_node = -1;   ///< cudaDevAttrHostNumaId: the nearest node of the computer that this runs on; -1: none
 
   std::array<sourced, 6> compute;  ///< FLOP/s by hostoffload_precision; 0: no units for it
   sourced hbm;                     ///< bytes per second

@@ -305,7 +305,8 @@ enum cudaDeviceAttr {
   cudaDevAttrPageableMemoryAccessUsesHostPageTables = 100,
   cudaDevAttrDirectManagedMemAccessFromHost = 101,
   cudaDevAttrMaxBlocksPerMultiprocessor = 106,
-  cudaDevAttrMemoryPoolsSupported = 115
+  cudaDevAttrMemoryPoolsSupported = 115,
+  cudaDevAttrHostNumaId = 134
 };
 
 struct cudaMemLocation {
