@@ -2,6 +2,7 @@
 // A slot: a piece of a slab that holds one tensor, and what a new owner has to be behind.
 
 #include <hostoffload/cuda/stream_order.hpp>
+#include <hostoffload/memory/slot_size.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,18 +11,11 @@ namespace hostoffload::inline v0::detail {
 
 struct tensor_record;
 
-/// Slots start at multiples of this many bytes, and their sizes are rounded up to it.
-inline constexpr std::size_t slot_alignment = 256;
-
 [[nodiscard]] inline bool is_covered(const stream_clock& needed, const stream_clock& by) noexcept {
   for (std::size_t i = 0; i < max_streams; ++i) {
     if (needed.at[i] > by.at[i]) return false;
   }
   return true;
-}
-
-[[nodiscard]] constexpr std::size_t slot_size(std::size_t bytes) noexcept {
-  return (bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
 }
 
 enum class slot_state : std::uint8_t {

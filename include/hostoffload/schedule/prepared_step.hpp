@@ -1,0 +1,151 @@
+#pragma once
+// A recorded step, checked and indexed for planning.
+
+#include <hostoffload/errors.hpp>
+#include <hostoffload/memory/slot_size.hpp>
+#include <hostoffload/schedule/recorded_step.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hostoffload::inline v0::detail {
+
+using point = std::uint32_t;
+
+/// One offloaded life: when its memory is needed, and the longest gap between two of its uses.
+struct planned_life {
+  std::uint32_t life = 0;  // index into recorded_step::lives
+  std::size_t bytes = 0;
+  std::size_t slot_bytes = 0;
+  point begin = 0;
+  point made = 0;       // its values are there
+  point gap_begin = 0;  // the end of the last use before the gap
+  point gap_end = 0;    // the begin of the first use behind it
+  point end = 0;
+  bool has_gap = false;  // it is used again at all, after some time
+};
+
+class prepared_step {
+public:
+  /// Throws usage_error, which says what is wrong with the record and where.
+  explicit prepared_step(const recorded_step& s) : step_(&s), at_(s.segment_s.size() + 1, 0.0) {
+    check_link(s.out, "out");
+    check_link(s.in, "in");
+    for (std::size_t i = 0; i < s.segment_s.size(); ++i) {
+      if (!(s.segment_s[i] >= 0) || !std::isfinite(s.segment_s[i]))
+        throw usage_error("recorded step: segment " + std::to_string(i) + " has no time: seconds of at least 0");
+      at_[i + 1] = at_[i] + s.segment_s[i];
+    }
+    for (std::size_t i = 0; i < s.lives.size(); ++i) add(static_cast<std::uint32_t>(i));
+    index();
+  }
+
+  [[nodiscard]] const recorded_step& recorded() const noexcept { return *step_; }
+  [[nodiscard]] const std::vector<planned_life>& lives() const noexcept { return lives_; }
+  [[nodiscard]] point last_point() const noexcept { return static_cast<point>(at_.size() - 1); }
+  /// Seconds of a copy that has its direction, and the link, for itself.
+  [[nodiscard]] double out_s(const planned_life& l) const noexcept { return alone(step_->out, l); }
+  [[nodiscard]] double in_s(const planned_life& l) const noexcept { return alone(step_->in, l); }
+  /// Seconds of compute before a point.
+  [[nodiscard]] double at(point p) const noexcept { return at_[p]; }
+  [[nodiscard]] double compute_s() const noexcept { return at_.back(); }
+  /// The last point that lies no later than `seconds` of compute.
+  [[nodiscard]] point last_before(double seconds) const noexcept {
+    const auto behind = std::upper_bound(at_.begin(), at_.end(), seconds);
+    return behind == at_.begin() ? 0 : static_cast<point>(behind - at_.begin() - 1);
+  }
+
+  /// What happens to a life at a point. In this order at each.
+  enum class happening : std::uint8_t { made, gap_begins, ends, begins, gap_ends };
+  struct event {
+    happening what = happening::made;
+    std::uint32_t life = 0;  // index into lives()
+  };
+  [[nodiscard]] const event* events_begin(point p) const noexcept { return events_.data() + first_event_[p]; }
+  [[nodiscard]] const event* events_end(point p) const noexcept { return events_.data() + first_event_[p + 1]; }
+
+private:
+  static double alone(const link_direction& d, const planned_life& l) noexcept {
+    return d.latency_s + static_cast<double>(l.bytes) / d.rate;
+  }
+
+  static void check_link(const link_direction& d, const std::string& which) {
+    if (!(d.rate > 0) || !(d.rate_while_both > 0) || !(d.latency_s >= 0) || !std::isfinite(d.latency_s)) {
+      throw usage_error("recorded step: link " + which +
+                        " needs rates above 0 bytes per second, alone and with both directions, and a latency of at "
+                        "least 0 seconds");
+    }
+  }
+
+  void add(std::uint32_t life) {
+    const recorded_life& r = step_->lives[life];
+    const auto wrong = [&](const std::string& what) {
+      return usage_error("recorded step: life " + std::to_string(life) + " (" + r.name + "[" + std::to_string(r.layer) +
+                         "]) " + what);
+    };
+    if (r.bytes == 0) throw wrong("has no bytes");
+    if (r.uses.empty()) throw wrong("has no uses: the first one makes its values");
+    for (std::size_t u = 0; u < r.uses.size(); ++u) {
+      if (r.uses[u].end > last_point() || r.uses[u].begin >= r.uses[u].end ||
+          (u != 0 && r.uses[u].begin < r.uses[u - 1].end)) {
+        throw wrong("has use " + std::to_string(u) + " from point " + std::to_string(r.uses[u].begin) + " to " +
+                    std::to_string(r.uses[u].end) + ": uses begin before they end, one behind the other, and end at " +
+                    std::to_string(last_point()) + " at the latest");
+      }
+    }
+    if (r.placed != choice::offload) return;
+    planned_life p{.life = life,
+                   .bytes = r.bytes,
+                   .slot_bytes = slot_size(r.bytes),
+                   .begin = r.uses.front().begin,
+                   .made = r.uses.front().end,
+                   .end = r.uses.back().end};
+    double longest = -1;
+    for (std::size_t u = 1; u < r.uses.size(); ++u) {
+      const double gap = at_[r.uses[u].begin] - at_[r.uses[u - 1].end];
+      if (gap <= longest || r.uses[u].begin == r.uses[u - 1].end) continue;
+      longest = gap;
+      p.gap_begin = r.uses[u - 1].end;
+      p.gap_end = r.uses[u].begin;
+      p.has_gap = true;
+    }
+    lives_.push_back(p);
+  }
+
+  void index() {
+    std::vector<std::pair<point, event>> all;
+    const auto count = static_cast<std::uint32_t>(lives_.size());
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const planned_life& l = lives_[i];
+      all.push_back({l.begin, {happening::begins, i}});
+      all.push_back({l.made, {happening::made, i}});
+      all.push_back({l.end, {happening::ends, i}});
+      if (!l.has_gap) continue;
+      all.push_back({l.gap_begin, {happening::gap_begins, i}});
+      all.push_back({l.gap_end, {happening::gap_ends, i}});
+    }
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return std::pair{a.first, a.second.what} < std::pair{b.first, b.second.what};
+    });
+    first_event_.assign(at_.size() + 1, 0);
+    events_.reserve(all.size());
+    for (const auto& [where, what] : all) {
+      ++first_event_[where + 1];
+      events_.push_back(what);
+    }
+    for (std::size_t p = 1; p < first_event_.size(); ++p) first_event_[p] += first_event_[p - 1];
+  }
+
+  const recorded_step* step_;
+  std::vector<double> at_;
+  std::vector<planned_life> lives_;
+  std::vector<event> events_;
+  std::vector<std::size_t> first_event_;
+};
+
+}  // namespace hostoffload::inline v0::detail
