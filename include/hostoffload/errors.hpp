@@ -3,6 +3,7 @@
 //
 //   error                    base of all
 //   ├ usage_error            the program breaks a contract; the message says which, and what to do
+//   ├ stale_graph_error      a captured step is launched that no longer fits the scheduler: capture it again
 //   ├ window_error           the tensors leased at one time need more than the window
 //   ├ host_capacity_error    the offloaded tensors need more than the pinned host memory allowed
 //   └ cuda_error             a CUDA call failed
@@ -20,6 +21,11 @@ public:
 };
 
 class usage_error : public error {
+public:
+  using error::error;
+};
+
+class stale_graph_error : public error {
 public:
   using error::error;
 };

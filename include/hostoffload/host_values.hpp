@@ -59,6 +59,7 @@ public:
       throw usage_error("host_values was built for " + std::to_string(most_) + " elements, " + std::to_string(n) +
                         " are read");
     }
+    engine_->throw_if_capturing("host_values::read of " + std::to_string(n) + " elements");
     auto* const here = static_cast<T*>(memory_.region().begin);
     detail::check(cudaMemcpyAsync(here, device, n * sizeof(T), cudaMemcpyDeviceToHost, on), "cudaMemcpyAsync",
                   {"host_values", 0, {}});

@@ -12,3 +12,4 @@
 #include <hostoffload/placement.hpp>           // IWYU pragma: export
 #include <hostoffload/prefetch_scheduler.hpp>  // IWYU pragma: export
 #include <hostoffload/report/print.hpp>        // IWYU pragma: export
+#include <hostoffload/step_graph.hpp>          // IWYU pragma: export

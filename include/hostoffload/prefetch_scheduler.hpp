@@ -13,6 +13,8 @@
 
 namespace hostoffload::inline v0 {
 
+class step_graph;
+
 namespace detail {
 
 /// One of the owners of an engine.
@@ -68,8 +70,30 @@ public:
     static_assert(detail::is_task<root_task>::value,
                   "hostoffload: run takes a function that returns a hostoffload::task<...>, the step");
     engine_->begin_step();
+    return finish(std::forward<Begin>(begin), [this] { engine_->end_step(); });
+  }
+
+  /// Captures one step instead of running it: nothing is enqueued until the graph is launched. `begin` returns a task,
+  /// whose value is dropped, or is straight-line code (define functions, produce, fetch). The step must not need the
+  /// host in the middle (host_values), nor device memory that no step before has needed; the trainer's own code must
+  /// not allocate, synchronise or ask for events, and joins its own streams. An exception ends the capture, and the
+  /// scheduler is as before. Throws usage_error, cuda_error, and what run throws. Defined in step_graph.hpp.
+  template <std::invocable Begin>
+  [[nodiscard]] step_graph capture(Begin&& begin);
+
+  /// What the newest step did that the device has completed; asks CUDA, does not synchronize. Step 0: none has.
+  [[nodiscard]] step_report report() const { return engine_->report(); }
+
+  [[nodiscard]] cudaStream_t compute() const noexcept { return engine_->compute(); }
+
+private:
+  friend detail::engine_access;
+
+  /// Runs the task that `begin` returns within the step that has begun, then ends the step by `end_step`.
+  template <class Begin, class End>
+  auto finish(Begin&& begin, const End& end_step) {
     try {
-      root_task root = begin();
+      auto root = std::forward<Begin>(begin)();
       auto& promise = detail::task_access::promise(root);
       engine_->prepare_root(promise);
       try {
@@ -79,7 +103,7 @@ public:
         engine_->abandon_step();  // before root is destroyed, so that the leases it holds enqueue nothing
         throw;
       }
-      engine_->end_step();
+      end_step();
       return promise.take();
     } catch (...) {
       if (engine_->in_step()) engine_->abandon_step();
@@ -87,13 +111,6 @@ public:
     }
   }
 
-  /// What the newest step did that the device has completed; asks CUDA, does not synchronize. Step 0: none has.
-  [[nodiscard]] step_report report() const { return engine_->report(); }
-
-  [[nodiscard]] cudaStream_t compute() const noexcept { return engine_->compute(); }
-
-private:
-  friend detail::engine_access;
   detail::engine_ref engine_;
 };
 

@@ -167,7 +167,7 @@ MUTATIONS = [
     (35, "prefetch_scheduler.hpp", "        engine_->abandon_step();  // before root", "        // before root",
      LANGUAGE, "a step abandoned while its coroutines are suspended ends their leases and enqueues nothing more"),
     (36, "define.hpp", "return function_(out(", "return Function(function_)(out(", LANGUAGE, CAPTURES),
-    (36, "prefetch_scheduler.hpp", "root_task root = begin();", "root_task root = std::decay_t<Begin>(begin)();",
+    (36, "prefetch_scheduler.hpp", "auto root = std::forward<Begin>(begin)();", "auto root = std::decay_t<Begin>(begin)();",
      LANGUAGE, CAPTURES),
     (37, "cuda/stream.hpp", "stream(std::move(other)).swap(*this);", "swap(other);", LANGUAGE, MOVES),
     (37, "cuda/event.hpp", "event(std::move(other)).swap(*this);",

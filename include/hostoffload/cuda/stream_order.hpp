@@ -157,6 +157,15 @@ public:
     for (line& l : streams_) l.step_began = l.recorded;
   }
 
+  /// All points so far count as passed, by every stream; the trainer's streams are strangers again. For whoever knows
+  /// that the streams meet first in a point still to come.
+  void begin_anew() noexcept {
+    stream_clock passed;
+    for (std::size_t t = 0; t < count_; ++t) passed.at[t] = streams_[t].recorded;
+    for (std::size_t s = 0; s < fixed_; ++s) streams_[s].behind.join(passed);
+    count_ = fixed_;
+  }
+
 private:
   struct mark {
     event recorded;

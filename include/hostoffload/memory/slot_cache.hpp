@@ -69,6 +69,15 @@ public:
     rest_ = owned_.back().region();
   }
 
+  /// Whoever takes a slot next goes behind `behind`, whatever was before.
+  void all_behind(const stream_clock& behind) noexcept {
+    for (slot& s : slots_) s.behind = behind;
+  }
+  template <class Visitor>
+  void each(Visitor&& visit) const {
+    for (const slot& s : slots_) visit(s);
+  }
+
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_; }
   /// Allocated by this cache, or cut from the caller's region.
   [[nodiscard]] std::size_t total_bytes() const noexcept {

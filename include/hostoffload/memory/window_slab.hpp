@@ -79,6 +79,15 @@ public:
       merge_next(*s.previous);
   }
 
+  /// Whoever takes a slot next goes behind `behind`, whatever was before.
+  void all_behind(const stream_clock& behind) noexcept {
+    for (slot* s = first_; s != nullptr; s = s->next) s->behind = behind;
+  }
+  template <class Visitor>
+  void each(Visitor&& visit) const {
+    for (const slot* s = first_; s != nullptr; s = s->next) visit(*s);
+  }
+
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
 
   /// The largest piece that nothing leased divides.

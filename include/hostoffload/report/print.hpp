@@ -36,6 +36,7 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
        << readable_bytes(r.host_peak_bytes) << " of " << readable_bytes(r.host_bytes) << '\n'
        << "copies out " << r.copies_out << " (" << readable_bytes(r.bytes_out) << "), in " << r.copies_in << " ("
        << readable_bytes(r.bytes_in) << "); late fetches " << r.late_fetches << "; host waits " << r.host_waits << '\n';
+  if (r.replays != 0) text << "launch " << r.replays << " of a captured step\n";
   if (r.sampled) {
     text << std::setprecision(4) << "step time " << r.step_s * 1e3 << " ms, exposed " << r.exposed_s * 1e3
          << " ms (estimated from events around the compute stream's waits)\n";
@@ -54,7 +55,8 @@ inline void to_json(std::ostream& out, const step_report& r) {
        << ", \"least_window_bytes\": " << r.least_window_bytes << ", \"host_bytes\": " << r.host_bytes
        << ", \"host_peak_bytes\": " << r.host_peak_bytes << ", \"bytes_out\": " << r.bytes_out
        << ", \"bytes_in\": " << r.bytes_in << ", \"copies_out\": " << r.copies_out << ", \"copies_in\": " << r.copies_in
-       << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits << ", \"tensors\": [";
+       << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits
+       << ", \"replays\": " << r.replays << ", \"tensors\": [";
   std::string_view separator;
   for (const tensor_report& t : r.tensors) {
     text << separator << "{\"name\": \"" << t.name << "\", \"saved\": " << t.saved << ", \"offloaded\": " << t.offloaded

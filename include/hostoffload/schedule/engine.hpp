@@ -1,7 +1,7 @@
 #pragma once
 // The scheduler's core, the same for every element type: who leases what, which slot it gets, which copies are issued
-// and what waits for what. engine_lease.hpp, engine_copies.hpp, engine_step.hpp and engine_waiting.hpp hold the
-// definitions.
+// and what waits for what. engine_lease.hpp, engine_copies.hpp, engine_step.hpp, engine_waiting.hpp and
+// engine_capture.hpp hold the definitions.
 //
 // Host code decides everything at once and never waits; the device follows in stream order. A slot is given to the next
 // tensor as soon as the host knows that the last one has left it, and the new user's stream waits for the events that
@@ -9,6 +9,7 @@
 
 #include <hostoffload/coroutine/loop.hpp>
 #include <hostoffload/cuda/allocation.hpp>
+#include <hostoffload/cuda/graph.hpp>
 #include <hostoffload/cuda/stream.hpp>
 #include <hostoffload/cuda/stream_order.hpp>
 #include <hostoffload/memory/host_piece.hpp>
@@ -38,6 +39,13 @@ enum class outcome : std::uint8_t {
   make,        // the define function has to run; slots for what it writes are taken
   no_room,     // the window is full of what is in use
   being_made,  // another coroutine makes it
+};
+
+/// A step as a graph, what it will report, and the layout of memory that it was captured with.
+struct captured_step {
+  executable_graph graph;
+  step_report report;
+  std::uint64_t layout;
 };
 
 /// Shared by a scheduler, its tensors and their leases; closed when the scheduler is destroyed. One thread.
@@ -83,6 +91,18 @@ public:
   void end_step();
   void abandon_step() noexcept;
   [[nodiscard]] bool in_step() const noexcept { return in_step_; }
+  /// In place of begin_step and end_step: what is enqueued in between is captured and does not run.
+  void begin_capture();
+  [[nodiscard]] captured_step end_capture();
+  void launch(captured_step& step);
+  /// Graphs captured before now use memory, or an order of copies, that does not hold any more; `why` continues "the
+  /// captured step is stale: …" and is a literal.
+  void invalidate_graphs(std::string_view why) noexcept;
+  void throw_if_capturing(std::string_view what) const {
+    if (capturing_)
+      throw usage_error(std::string(what) +
+                        ": a step in which the host asks or waits for the device cannot be captured");
+  }
   template <class Promise>
   void run_loop(Promise& root) {
     loop_.run(root, [this] { idle(); });
@@ -156,7 +176,16 @@ private:
     return options_.window == unlimited ? 0 : options_.window;
   }
 
+  // engine_capture.hpp
+  void join_streams();
+  void begin_order_anew() noexcept;
+  void discard_capture() noexcept;
+  void observe_all_slots(void (*told)(void*, std::size_t)) const;
+
   // engine_step.hpp
+  void prepare_step();
+  void begin_counting();
+  void finish_step();
   void idle();
   [[nodiscard]] lease_request* oldest_waiting(const branch* after = nullptr) const noexcept;
   bool serve_oldest();
@@ -197,6 +226,11 @@ private:
   std::size_t owners_ = 0;
   bool closed_ = false;
   bool in_step_ = false;
+  bool capturing_ = false;
+  bool order_is_old_ = false;  // a graph was launched since the last step
+  bool has_launched_ = false;
+  std::uint64_t layout_ = 0;  // of memory and copies, as graphs rely on it
+  std::string_view layout_changed_by_{};
   bool fetching_ahead_ = false;        // the backward pass has begun
   bool room_changed_ = false;          // since fetch_ahead() last found none
   std::uint64_t looked_ahead_at_ = 0;  // the compute stream's point at that time
@@ -220,6 +254,7 @@ private:
 
 }  // namespace hostoffload::inline v0::detail
 
+#include <hostoffload/schedule/engine_capture.hpp>  // IWYU pragma: export
 #include <hostoffload/schedule/engine_copies.hpp>   // IWYU pragma: export
 #include <hostoffload/schedule/engine_lease.hpp>    // IWYU pragma: export
 #include <hostoffload/schedule/engine_step.hpp>     // IWYU pragma: export

@@ -49,6 +49,10 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
                           [this](tensor_record& evicted) { forget_device_copy(evicted); });
     if (taken == nullptr) return nullptr;
   } else {
+    if (capturing_ && !device_->has_free(bytes)) {
+      throw usage_error("tensor " + r.title() +
+                        ": a captured step cannot allocate device memory: run such a step once before it is captured");
+    }
     taken = &device_->take(bytes, r, order_.clock_of(taker), r.as_purpose());
   }
   (r.in_window() ? window_held_ : device_held_) += bytes;

@@ -42,7 +42,7 @@ inline void engine::close() noexcept {
   for (const auto& s : {&out_stream_, &in_stream_}) {
     if (*s) ignore(cudaStreamSynchronize((*s)->get()));
   }
-  if (!options_.overlap) ignore(cudaStreamSynchronize(compute()));
+  if (!options_.overlap || has_launched_) ignore(cudaStreamSynchronize(compute()));
   window_.reset();
   device_.reset();
   host_.reset();
@@ -97,6 +97,7 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
 
 inline void engine::remove(tensor_record& r) noexcept {
   if (closed_) return;
+  invalidate_graphs("a tensor was destroyed");
   if (r.leases != 0 && !kept_error_) {
     kept_error_ =
         std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while a lease on it was held"));
@@ -172,6 +173,7 @@ inline void engine::reserve_host_memory() {
   if (bytes > options_.host_capacity - std::min(options_.host_capacity, host_->total_bytes())) {
     for (const stream_id s : {out_id_, in_id_}) check(cudaStreamSynchronize(order_.handle(s)), "cudaStreamSynchronize");
     host_->release_unused();
+    invalidate_graphs("pinned memory was given back");
     bytes = missing();
     if (bytes > options_.host_capacity - std::min(options_.host_capacity, host_->total_bytes())) {
       throw host_capacity_error(
@@ -193,13 +195,25 @@ inline void engine::take_host_slot(tensor_record& r) {
   r.host_read = r.host->behind;
 }
 
-inline void engine::begin_step() {
+/// What may allocate.
+inline void engine::prepare_step() {
   throw_if_closed();
   throw_kept_error();
   if (in_step_) throw usage_error("a step begins while another one of the same scheduler runs");
   if (!history_) history_.emplace(now_.tensors.size());
   reserve_host_memory();
+}
+
+inline void engine::begin_step() {
+  prepare_step();
+  if (order_is_old_) begin_order_anew();
   ++steps_;
+  const bool sampled = options_.sample_every != 0 && steps_ >= 3 && (steps_ - 3) % options_.sample_every == 0;
+  history_->begin(steps_, sampled, compute());
+  begin_counting();
+}
+
+inline void engine::begin_counting() {
   uses_ = 0;
   stowed_ = 0;
   fetching_ahead_ = false;
@@ -207,8 +221,6 @@ inline void engine::begin_step() {
   several_branches_ = false;
   begin_report();
   order_.begin_step();
-  const bool sampled = options_.sample_every != 0 && steps_ >= 3 && (steps_ - 3) % options_.sample_every == 0;
-  history_->begin(steps_, sampled, compute());
   in_step_ = true;
 }
 
@@ -228,6 +240,11 @@ inline void engine::begin_report() noexcept {
 }
 
 inline void engine::end_step() {
+  finish_step();
+  history_->end(now_, compute());
+}
+
+inline void engine::finish_step() {
   std::exception_ptr failure = std::exchange(kept_error_, nullptr);
   end_all_lives(failure);
   in_step_ = false;
@@ -239,7 +256,6 @@ inline void engine::end_step() {
   now_.least_window_bytes = several_branches_ ? reserve_ : least_window_seen_;
   now_.device_bytes = device_->total_bytes() + bounded_window();
   now_.host_bytes = host_->total_bytes();
-  history_->end(now_, compute());
 }
 
 /// What one branch after the other needs: seen in steps without several, or in which they ran one after the other.
@@ -297,6 +313,7 @@ inline void engine::abandon_step() noexcept {
   }
   history_->abandon();
   in_step_ = false;
+  if (capturing_) discard_capture();
 }
 
 inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) noexcept {
@@ -361,6 +378,9 @@ inline void engine::idle() {
   loop_.put_last(*told->waiter);
 }
 
-inline step_report engine::report() { return closed_ || !history_ ? step_report{} : history_->newest_completed(); }
+inline step_report engine::report() {
+  throw_if_capturing("report");
+  return closed_ || !history_ ? step_report{} : history_->newest_completed();
+}
 
 }  // namespace hostoffload::inline v0::detail

@@ -68,7 +68,7 @@ struct wait_record {
   bool implied = false;
   /// The last operation of the stream, at the time of waits() or when it was destroyed, is ordered behind all that the
   /// event is behind by another path: of an ignored wait only. What the host learned after that operation does not
-  /// count; what it knew before does, so ask before the next step.
+  /// count; what it knew before does, so ask before the next step. In a capture: a later wait of it makes the path.
   bool implied_later = false;
 };
 /// Watches waits from now on, and forgets those seen before. The first of the functions above does so by itself.

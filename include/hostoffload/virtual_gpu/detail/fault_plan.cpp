@@ -1,5 +1,7 @@
 #include <hostoffload/virtual_gpu/detail/fault_plan.hpp>
 
+#include <hostoffload/virtual_gpu/detail/graph.hpp>
+
 namespace hostoffload::inline v0::virtual_gpu::detail {
 
 void fault_plan::fail(std::uint64_t n, cudaError_t code, std::string_view function) {
@@ -38,6 +40,7 @@ bool fault_plan::on_wait(const stream& s, const event& e, std::uint64_t call, bo
   w.on = w.seen.ignored ? &s : nullptr;
   w.event_lane = e.in_lane;
   w.anchor = e.anchor;
+  if (e.captured_in != 0) w.captured = e.captured;
   waits_.push_back(w);
   return w.seen.ignored;
 }
@@ -48,6 +51,14 @@ void fault_plan::stream_gone(const stream& s) {
   for (auto& w : waits_) {
     if (w.on != &s) continue;
     w.seen.implied_later = w.implied_now();
+    w.on = nullptr;
+  }
+}
+
+void fault_plan::capture_ends(const stream& s, const graph_nodes& nodes) {
+  for (auto& w : waits_) {
+    if (w.on != &s || w.captured.empty()) continue;
+    w.seen.implied_later = nodes.are_behind(s.behind, w.captured);
     w.on = nullptr;
   }
 }

@@ -14,6 +14,8 @@
 
 namespace hostoffload::inline v0::virtual_gpu::detail {
 
+struct graph_nodes;
+
 class fault_plan {
 public:
   void fail(std::uint64_t n, cudaError_t code, std::string_view function);
@@ -29,6 +31,8 @@ public:
   [[nodiscard]] bool on_wait(const stream& s, const event& e, std::uint64_t call, bool implied);
   [[nodiscard]] bool watching() const noexcept { return watching_; }
   void stream_gone(const stream& s);
+  /// The capture that `s` takes part in ends.
+  void capture_ends(const stream& s, const graph_nodes& nodes);
   [[nodiscard]] std::vector<wait_record> waits() const;
 
   void delay(std::optional<operation_kind> kind, std::string_view part_of_name, double seconds);
@@ -39,9 +43,10 @@ public:
 private:
   struct watched {
     wait_record seen;
-    const stream* on = nullptr;  // of an ignored wait, while the stream lives
+    const stream* on = nullptr;  // of an ignored wait, while the stream, or its capture, lives
     lane event_lane = 0;
     std::uint64_t anchor = 0;
+    std::vector<std::size_t> captured;  // of a wait in a capture: the nodes that the event is behind
 
     [[nodiscard]] bool implied_now() const;
   };

@@ -84,6 +84,7 @@ std::pair<cudaGraph_t, cudaError_t> platform::end_capture(stream& s) {
     handle = nullptr;
   }
   for (stream* each : c.streams) {
+    faults.capture_ends(*each, *c.collects);
     each->captured_by = nullptr;
     each->behind.clear();
   }
