@@ -162,6 +162,16 @@ std::vector<float> table_and_coroutines() {
   return m.gradient();
 }
 
+std::vector<float> captured_step() {
+  ho::stream compute;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = 1_MiB, .host_capacity = 1_MiB});
+  model m(scheduler, compute.get());
+  scheduler.run([&] { return m.step(); });
+  ho::step_graph graph = scheduler.capture([&] { return m.step(); });
+  for (int i = 0; i < 2; ++i) graph.launch();
+  return m.gradient();
+}
+
 std::vector<float> two_tasks() {
   ho::stream compute;
   ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = 1_MiB, .host_capacity = 1_MiB});

@@ -28,6 +28,9 @@ std::vector<float> straight_lines();
 /// 0, 1, 2, … once for every choice that a tensor can be built with.
 std::vector<float> choices_at_construction();
 
+/// Three times the sum of the first: of a step, and of two launches of the same step captured.
+std::vector<float> captured_step();
+
 /// Multiples of 0, 1, 2, …: the factor, 7, is computed on the device and read by the host in the middle of a step.
 std::vector<float> value_for_the_host();
 

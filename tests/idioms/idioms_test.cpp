@@ -31,6 +31,10 @@ void check_each(const std::vector<float>& values, Expected expected) {
 
 TEST_CASE("a table, definitions, awaits and last uses") { check_each(idioms::table_and_coroutines(), gradient); }
 
+TEST_CASE("a captured step") {
+  check_each(idioms::captured_step(), [](float x) { return 3 * gradient(x); });
+}
+
 TEST_CASE("two tasks at once") {
   check_each(idioms::two_tasks(), [](float x) { return 2 * gradient(x); });
 }

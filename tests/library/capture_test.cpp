@@ -342,6 +342,11 @@ TEST_CASE("what a captured step must not do is an error that says so, and the sc
     CHECK_THAT(thrown_by<ho::usage_error>([&] { static_cast<void>(t.scheduler.capture(step)); }),
                Catch::Contains("report: "));
   }
+  SECTION("other sizes than tensors were built for") {
+    const auto step = [&] { t.layers[0]->input.resize(n / 2); };
+    CHECK_THAT(thrown_by<ho::usage_error>([&] { static_cast<void>(t.scheduler.capture(step)); }),
+               Catch::Contains("input[0]") && Catch::Contains("in a captured step"));
+  }
   SECTION("begin another step, or launch one") {
     ho::step_graph graph = t.capture();
     const auto step = [&] { t.eager(); };

@@ -18,6 +18,8 @@ inline void engine::resize(tensor_record& r, std::size_t bytes) {
     fail("is resized to " + std::to_string(bytes) + " bytes; it has at least one element, and at most the " +
          std::to_string(r.bytes) + " bytes that it was built for");
   }
+  if (capturing_ && bytes != r.bytes)
+    fail("is resized in a captured step, which uses the sizes that tensors were built for");
   if (!in_step_) fail("is resized outside a step: a size holds for one life");
   if (r.state == life::alive || (r.state == life::making && bytes > r.life_bytes)) {
     fail("is resized when it has its room: resize it before it is made, or to less while it is made");
