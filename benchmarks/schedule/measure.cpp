@@ -1,0 +1,97 @@
+#include "measure.hpp"
+
+#include "machine.hpp"
+#include "peers.hpp"
+#include "trainer.hpp"
+
+#include <hostoffload/errors.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace schedules {
+namespace {
+
+constexpr std::string_view ours = "planned";
+constexpr std::string_view ours_at = "planned@";
+constexpr double window_allowance = 1.1;  // of the least window, for the free choice
+
+const peer& peer_named(std::string_view name) {
+  const auto found = std::find_if(peers().begin(), peers().end(), [&](const peer& p) { return p.name == name; });
+  if (found == peers().end()) throw std::invalid_argument("no schedule is called " + std::string(name));
+  return *found;
+}
+
+cuda_step::result step_on(const vgpu::machine& m, const peer& p, const workload& w) {
+  vgpu::reset(m, 1, vgpu::mode::dry);
+  return p.step(w);
+}
+
+trained_step train_on(const vgpu::machine& m, const workload& w, double window) {
+  vgpu::reset(m, 1, vgpu::mode::dry);
+  return train(w, static_cast<std::size_t>(window) / 256 * 256, 0);
+}
+
+void measure_peer(measured& m, const workload& w, const peer& p) {
+  cuda_step::result r = step_on(machine_for(w), p, w);
+  m.figures.step_s = r.timeline.step_s;
+  m.figures.exposed_s = r.timeline.step_s - step_on(infinitely_fast_link(machine_for(w)), p, w).timeline.step_s;
+  m.figures.window_bytes = peak_bytes(w, r.held);
+  m.figures.peak_bytes = peak_bytes(w, accessed(w, r.timeline));
+  m.timeline = std::move(r.timeline);
+  m.held = std::move(r.held);
+}
+
+void measure_ours(measured& m, const workload& w, double window) {
+  trained_step r = train_on(machine_for(w), w, window);
+  m.held = accessed(w, r.timeline);
+  m.figures.step_s = r.timeline.step_s;
+  m.figures.exposed_s = r.timeline.step_s - train_on(infinitely_fast_link(machine_for(w)), w, window).timeline.step_s;
+  m.figures.window_bytes = static_cast<double>(r.window_bytes);
+  m.figures.reserve_bytes = static_cast<double>(r.reserve_bytes);
+  m.figures.peak_bytes = peak_bytes(w, m.held);
+  m.figures.planned_peak_bytes = r.planned_peak_bytes;
+  m.timeline = std::move(r.timeline);
+}
+
+}  // namespace
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names{std::string(ours)};
+  for (const peer& p : peers()) {
+    names.emplace_back(p.name);
+    names.push_back(std::string(ours_at).append(p.name));
+  }
+  return names;
+}
+
+bounds bounds_of(const workload& w) {
+  bounds b;
+  b.step = bound_step(w);
+  b.window_bytes = least_window(w, b.step.step_s());
+  return b;
+}
+
+measured measure(const workload& w, const bounds& b, std::string_view schedule) {
+  measured m;
+  m.figures.workload = w.name;
+  m.figures.schedule = schedule;
+  m.figures.bound_s = b.step.step_s();
+  m.figures.least_window_bytes = b.window_bytes;
+  try {
+    if (schedule == ours) {
+      measure_ours(m, w, window_allowance * b.window_bytes);
+    } else if (schedule.substr(0, ours_at.size()) == ours_at) {
+      const peer& other = peer_named(schedule.substr(ours_at.size()));
+      measure_ours(m, w, peak_bytes(w, step_on(machine_for(w), other, w).held));
+    } else {
+      measure_peer(m, w, peer_named(schedule));
+    }
+  } catch (const hostoffload::window_error& too_small) {
+    m.figures.refused = too_small.what();
+  }
+  return m;
+}
+
+}  // namespace schedules
