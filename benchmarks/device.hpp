@@ -31,6 +31,9 @@ namespace ho = hostoffload;
 /// For byte counts and rates that are read out in tables.
 inline constexpr double giga = 1e9;
 
+/// Whether kernels run and copies copy; none, on a virtual GPU: they only take their time, so that sizes are free.
+enum class storage { real, none };
+
 #if defined(__CUDACC__)
 inline constexpr bool on_virtual_gpu = false;
 
@@ -38,7 +41,7 @@ inline double host_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-inline void choose_machine(std::string_view name) {
+inline void choose_machine(std::string_view name, storage /*always real*/) {
   if (!name.empty()) throw std::invalid_argument("--machine describes a virtual GPU; this program runs on a real one");
 }
 #else
@@ -47,9 +50,10 @@ inline constexpr bool on_virtual_gpu = true;
 /// Virtual.
 inline double host_seconds() { return ho::virtual_gpu::now(); }
 
-inline void choose_machine(std::string_view name) {
+inline void choose_machine(std::string_view name, storage kept) {
   namespace vg = ho::virtual_gpu;
-  vg::reset(name.empty() ? vg::gb200() : vg::machine_named(name));
+  vg::reset(name.empty() ? vg::gb200() : vg::machine_named(name), 1,
+            kept == storage::real ? vg::mode::execute : vg::mode::dry);
   vg::record_timeline(false);
 }
 #endif
@@ -66,6 +70,9 @@ class latch {
 public:
 #if defined(__CUDACC__)
   latch() : flag_(sizeof(int)), open_(static_cast<volatile int*>(flag_.region().begin)) { *open_ = 0; }
+  latch(const latch&) = delete;
+  latch& operator=(const latch&) = delete;
+  ~latch() { open(); }  // or whoever frees memory next would wait for ever
   void close(cudaStream_t stream) {
     *open_ = 0;
     volatile int* const open = open_;
@@ -107,7 +114,7 @@ private:
 /// Google Benchmark's main, with --machine NAME for the virtual GPU. `register_all` registers the benchmarks,
 /// `summarise` prints, to standard error, the ratio that the program exists for.
 template <class Register, class Summarise>
-int run(int argc, char** argv, Register register_all, Summarise summarise) try {
+int run(int argc, char** argv, Register register_all, Summarise summarise, storage kept = storage::real) try {
   benchmark::Initialize(&argc, argv);
   std::string machine;
   constexpr std::string_view option = "--machine=";
@@ -119,7 +126,7 @@ int run(int argc, char** argv, Register register_all, Summarise summarise) try {
     }
     machine = argument.substr(option.size());
   }
-  choose_machine(machine);
+  choose_machine(machine, kept);
   benchmark::AddCustomContext("device", device_name());
   benchmark::AddCustomContext("times", on_virtual_gpu ? "virtual" : "measured");
   register_all();

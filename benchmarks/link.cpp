@@ -4,9 +4,12 @@
 
 #include "device.hpp"
 
+#include <hostoffload/memory/pinned_slab.hpp>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,11 +20,11 @@ namespace {
 namespace ho = hostoffload;
 using bench::giga;
 
-enum class kind : std::uint8_t { pinned, registered, pageable };
+enum class kind : std::uint8_t { pinned, registered, far, pageable };
 enum class way : std::uint8_t { to_device, to_host, both };
 
 constexpr std::string_view to_string(kind k) {
-  constexpr std::string_view names[] = {"pinned", "registered", "pageable"};
+  constexpr std::string_view names[] = {"pinned", "registered", "registered_far", "pageable"};
   return names[static_cast<std::size_t>(k)];
 }
 constexpr std::string_view to_string(way w) {
@@ -32,33 +35,53 @@ constexpr std::string_view to_string(way w) {
 constexpr std::size_t largest = std::size_t{1} << 30U;
 constexpr std::size_t page = 4096;
 
+/// The NUMA node nearest to the GPU; nothing where CUDA knows none.
+std::optional<int> near_node() {
+  int node = -1;
+  const cudaError_t code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, 0);
+  return code == cudaSuccess && node >= 0 ? std::optional<int>(node) : std::nullopt;
+}
+
+/// Another one that has cores: a GPU's own memory may be a node too. Linux lists ranges, as "0-1,4".
+std::optional<int> far_node() {
+  const std::optional<int> near = near_node();
+  std::ifstream list("/sys/devices/system/node/has_cpu");
+  for (std::string range; near && std::getline(list, range, ',');) {
+    const int first = std::stoi(range);
+    const std::size_t dash = range.find('-');
+    const int last = dash == std::string::npos ? first : std::stoi(range.substr(dash + 1));
+    for (int node = first; node <= last; ++node) {
+      if (node != *near) return node;
+    }
+  }
+  return std::nullopt;
+}
+
 /// Host memory of one kind.
 class host_buffer {
 public:
-  explicit host_buffer(kind k) : kind_(k) {
-    if (k == kind::pinned) {
-      pinned_.emplace(largest);
-      begin_ = static_cast<std::byte*>(pinned_->region().begin);
+  explicit host_buffer(kind k) {
+    if (k == kind::pageable) {
+      pageable_.reset(static_cast<std::byte*>(std::aligned_alloc(page, largest)));
+      if (!pageable_) throw std::bad_alloc();
+      std::memset(pageable_.get(), 0, largest);
       return;
     }
-    begin_ = static_cast<std::byte*>(std::aligned_alloc(page, largest));
-    if (begin_ == nullptr) throw std::bad_alloc();
-    std::memset(begin_, 0, largest);
-    if (k == kind::registered)
-      ho::check(cudaHostRegister(begin_, largest, cudaHostRegisterPortable), "cudaHostRegister");
+    slab_.emplace(largest,
+                  ho::pinning_options{.how = k == kind::pinned ? ho::pinning::allocated : ho::pinning::registered,
+                                      .node = k == kind::far ? far_node() : near_node(),
+                                      .log = &std::cerr});
   }
-  host_buffer(const host_buffer&) = delete;
-  host_buffer& operator=(const host_buffer&) = delete;
-  ~host_buffer() {
-    if (kind_ == kind::registered) static_cast<void>(cudaHostUnregister(begin_));
-    if (!pinned_) std::free(begin_);
+  [[nodiscard]] std::byte* begin() const {
+    return slab_ ? static_cast<std::byte*>(slab_->region().begin) : pageable_.get();
   }
-  [[nodiscard]] std::byte* begin() const { return begin_; }
 
 private:
-  kind kind_;
-  std::optional<ho::pinned_allocation> pinned_;
-  std::byte* begin_ = nullptr;
+  struct free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::optional<ho::pinned_slab> slab_;
+  std::unique_ptr<std::byte[], free> pageable_;
 };
 
 void fill(std::byte* p, std::size_t bytes) {
@@ -165,7 +188,8 @@ void link(benchmark::State& state, kind k, way w, std::size_t bytes) {
 }
 
 void register_all() {
-  for (const kind k : {kind::pinned, kind::registered, kind::pageable}) {
+  for (const kind k : {kind::pinned, kind::registered, kind::far, kind::pageable}) {
+    if (k == kind::far && !far_node()) continue;
     for (const way w : {way::to_device, way::to_host, way::both}) {
       for (std::size_t bytes = 4096; bytes <= largest; bytes *= bytes < (std::size_t{64} << 20U) ? 16 : 4) {
         const std::string name =
@@ -180,15 +204,19 @@ void register_all() {
 }
 
 void summarise() {
-  const auto ratio = [](const char* text, std::tuple<kind, way, std::size_t> a, std::tuple<kind, way, std::size_t> b) {
-    if (rates.count(a) != 0 && rates.count(b) != 0) std::cerr << text << rates[a] / rates[b] << '\n';
+  const auto ratio = [](const char* text, kind k, way w, kind other, way other_way) {
+    const auto a = rates.find({k, w, largest});
+    const auto b = rates.find({other, other_way, largest});
+    if (a != rates.end() && b != rates.end()) std::cerr << text << a->second / b->second << '\n';
   };
-  ratio("pinned over pageable, to the host: ", {kind::pinned, way::to_host, largest},
-        {kind::pageable, way::to_host, largest});
-  ratio("registered over pinned, to the host: ", {kind::registered, way::to_host, largest},
-        {kind::pinned, way::to_host, largest});
-  ratio("each direction with both at once over to the host alone: ", {kind::pinned, way::both, largest},
-        {kind::pinned, way::to_host, largest});
+  ratio("pinned over pageable, to the host: ", kind::pinned, way::to_host, kind::pageable, way::to_host);
+  ratio("registered over pinned, to the host: ", kind::registered, way::to_host, kind::pinned, way::to_host);
+  ratio("each direction with both at once over to the host alone: ", kind::pinned, way::both, kind::pinned,
+        way::to_host);
+  ratio("registered on another NUMA node over on the GPU's, to the host: ", kind::far, way::to_host, kind::registered,
+        way::to_host);
+  if (!far_node())
+    std::cerr << "no second NUMA node with cores here, or the GPU's is unknown: far memory not measured\n";
 }
 
 }  // namespace
