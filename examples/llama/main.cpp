@@ -26,12 +26,12 @@ void run(llama::options o) {
   std::optional<llama::result_file> saved;
   if (!o.save.empty()) saved.emplace(o.save);
 
-  const llama::vgpu::machine machine = llama::describe_machine(o);
-  std::cout << llama::describe(o, machine) << '\n' << std::flush;
-  const std::vector<llama::row> rows = llama::compare(o, machine, data);
-  std::cout << llama::table(rows, machine) << std::flush;
+  llama::device device = llama::make_device(o);
+  std::cout << llama::describe(o, device) << '\n' << std::flush;
+  const std::vector<llama::row> rows = llama::compare(o, device, data);
+  std::cout << llama::table(rows, device) << std::flush;
   if (!std::cout) throw std::runtime_error("standard output: cannot be written");
-  if (file) file->write(llama::json(rows, o, machine));
+  if (file) file->write(llama::json(rows, device));
   if (!saved) return;
   if (!rows.front().fits) {
     throw std::runtime_error(o.save +

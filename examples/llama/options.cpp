@@ -1,6 +1,6 @@
 #include "options.hpp"
 
-#include <hostoffload/virtual_gpu/machine.hpp>
+#include "common/device.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -57,13 +57,16 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
   std::string placement = "all";
   std::string type = "bf16";
   std::string window = "3layers";
+  const std::vector<std::string> machines = examples::machine_names();
 
   CLI::App app(
-      "Trains a small Llama on a described GPU, with the tensors of the backward pass saved on the device, offloaded "
-      "to the\n"
-      "host, or computed again, and prints what each placement costs. Everything runs on this machine's CPU; times "
-      "and\n"
-      "memory are those of the described GPU, scaled so that the small model has the proportions of a large one.",
+      "Trains a small Llama with the tensors of the backward pass saved on the device, offloaded to the host, or "
+      "computed\n"
+      "again, and prints what each placement costs." +
+          std::string(machines.empty() ? ""
+                                       : " Everything runs on this machine's CPU; times and memory are those of a\n"
+                                         "described GPU, scaled so that the small model has the proportions of a "
+                                         "large one."),
       "llama");
   app.option_defaults()->always_capture_default();
 
@@ -111,12 +114,15 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
   app.add_option("--tokens", o.tokens, "Train on this token file, in llm.c's .bin format; see --vocabulary")
       ->group("Data");
 
-  app.add_option("--machine", o.machine, "The GPU described")
-      ->check(CLI::IsMember(hostoffload::virtual_gpu::machine_names()))
-      ->group("Machine");
-  app.add_option("--scale-to", o.scale_to,
-                 "Scale the machine down as if --hidden stood for this hidden size; 0: a full-size machine")
-      ->group("Machine");
+  if (machines.empty()) {
+    o.machine.clear();
+    o.scale_to = 0;
+  } else {
+    app.add_option("--machine", o.machine, "The GPU described")->check(CLI::IsMember(machines))->group("Machine");
+    app.add_option("--scale-to", o.scale_to,
+                   "Scale the machine down as if --hidden stood for this hidden size; 0: a full-size machine")
+        ->group("Machine");
+  }
 
   try {
     app.parse(argc, argv);

@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -13,10 +15,6 @@ namespace {
 
 double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
 
-const vgpu::sourced& matrix_rate(const options& o, const vgpu::machine& machine) {
-  return machine.rate(o.run.type == element::bf16 ? hostoffload_bf16 : hostoffload_fp32);
-}
-
 /// "q k v", or where a plan has both kinds, "q k v, remat act".
 std::string put_away(plan p) {
   const std::string offloaded = names_with(p, ho::choice::offload);
@@ -25,34 +23,27 @@ std::string put_away(plan p) {
   return dropped.empty() ? offloaded : offloaded + ", remat " + dropped;
 }
 
+std::string_view bits(const std::optional<bool>& equal) {
+  if (!equal) return "not known";
+  return *equal ? "equal" : "DIFFERENT";
+}
+
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
   throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(error != 0 ? error : EIO));
 }
 
 }  // namespace
 
-std::string describe(const options& o, const vgpu::machine& m) {
+std::string describe(const options& o, const device& on) {
   const sizes& s = o.run.model;
-  const vgpu::sourced& rate = matrix_rate(o, m);
-  std::string text = fmt::format(
+  return fmt::format(
       "Llama: {} layers, hidden {}, {} heads ({} for keys and values), feed-forward {}, sequence {}, {}; {} steps of "
       "AdamW\n"
-      "Machine: {}, {:.1f} MiB of memory, link {:.0f} GB/s to the host and {:.0f} from it, HBM {:.2f} TB/s\n"
-      "Matrix products: {:.4g} TFLOP/s, {}\n",
-      s.layers, s.hidden, s.heads, s.kv_heads, s.ffn, s.sequence, to_string(o.run.type), o.steps, m.name,
-      m.device_memory.value / (1024.0 * 1024.0), m.link.to_host.value / 1e9, m.link.to_device.value / 1e9,
-      m.hbm.value / 1e12, rate.value / m.scale.compute / 1e12, rate.source);
-  if (o.scale_to == 0) return text;
-  text += fmt::format(
-      "Scaled from hidden {} to {}: arithmetic by {:.5g}, capacities and latencies by {:.5g}, links and HBM not at "
-      "all. So\n"
-      "1 ms here stands for {:.4g} s at full size (sequence {}), 1 MiB for {:.4g} GiB and 1 TFLOP/s for {:.4g}.\n",
-      o.scale_to, s.hidden, m.scale.compute, m.scale.bytes, 1e-3 / m.scale.bytes, s.sequence * o.scale_to / s.hidden,
-      1 / m.scale.bytes / 1024, 1 / m.scale.compute);
-  return text;
+      "{}",
+      s.layers, s.hidden, s.heads, s.kv_heads, s.ffn, s.sequence, to_string(o.run.type), o.steps, on.describe());
 }
 
-std::string table(const std::vector<row>& rows, const vgpu::machine& m) {
+std::string table(const std::vector<row>& rows, const device& on) {
   std::string text = fmt::format("{:>5}  {:<13}  {:<31}  {:>7}  {:>14}  {:>7}  {:>7}  {:>7}  {:>8}  {:>10}  {}\n",
                                  "batch", "placement", "tensors put away", "step ms", "TFLOP/s/device", "at full",
                                  "exposed", "GPU MiB", "host MiB", "final loss", "bits of save");
@@ -62,10 +53,10 @@ std::string table(const std::vector<row>& rows, const vgpu::machine& m) {
     batch = r.batch;
     text += fmt::format("{:>5}  {:<13}  {:<31}  ", r.batch, to_string(r.placement), put_away(r.placement));
     if (r.fits) {
-      text += fmt::format("{:>7.4f}  {:>14.2f}  {:>7.0f}  {:>5.2f} %  {:>7.2f}  {:>8.2f}  {:>10.6f}  {}\n",
-                          r.step_s * 1e3, r.tflops_per_device, r.tflops_per_device / m.scale.compute,
-                          100 * r.exposed_s / r.step_s, mib(r.gpu_peak_bytes), mib(r.host_bytes), r.final_loss,
-                          r.bitwise_equal_to_save ? "equal" : "DIFFERENT");
+      text +=
+          fmt::format("{:>7.4f}  {:>14.2f}  {:>7.0f}  {:>5.2f} %  {:>7.2f}  {:>8.2f}  {:>10.6f}  {}\n", r.step_s * 1e3,
+                      r.tflops_per_device, r.tflops_per_device * on.compute_factor(), 100 * r.exposed_s / r.step_s,
+                      mib(r.gpu_peak_bytes), mib(r.host_bytes), r.final_loss, bits(r.bitwise_equal_to_save));
     } else {
       text += fmt::format("out of memory: {:.2f} MiB are missing\n", mib(r.missing_bytes));
     }
@@ -73,16 +64,9 @@ std::string table(const std::vector<row>& rows, const vgpu::machine& m) {
   return text;
 }
 
-std::string json(const std::vector<row>& rows, const options& o, const vgpu::machine& m) {
+std::string json(const std::vector<row>& rows, const device& on) {
   nlohmann::ordered_json all;
-  const vgpu::sourced& rate = matrix_rate(o, m);
-  all["machine"] = {{"name", m.name},
-                    {"scaled_to_hidden", o.scale_to},
-                    {"compute_factor", m.scale.compute},
-                    {"bytes_factor", m.scale.bytes},
-                    {"device_memory_bytes", static_cast<std::size_t>(m.device_memory.value)},
-                    {"matrix_tflops", rate.value / 1e12},
-                    {"matrix_rate_source", rate.source}};
+  all["machine"] = nlohmann::ordered_json::parse(on.json());
   all["rows"] = nlohmann::ordered_json::array();
   for (const row& r : rows) {
     nlohmann::ordered_json line{{"placement", to_string(r.placement)}, {"batch", r.batch}, {"fits", r.fits}};
@@ -93,7 +77,8 @@ std::string json(const std::vector<row>& rows, const options& o, const vgpu::mac
       line["gpu_peak_bytes"] = r.gpu_peak_bytes;
       line["host_bytes"] = r.host_bytes;
       line["final_loss"] = r.final_loss;
-      line["bitwise_equal_to_save"] = r.bitwise_equal_to_save;
+      line["bitwise_equal_to_save"] = nullptr;
+      if (r.bitwise_equal_to_save) line["bitwise_equal_to_save"] = *r.bitwise_equal_to_save;
     } else {
       line["missing_bytes"] = r.missing_bytes;
     }

@@ -10,12 +10,12 @@
 
 namespace llama {
 
-/// Above the table: the machine, its scale, the rate assumed for matrix products and where that comes from.
-std::string describe(const options& o, const vgpu::machine& machine);
+/// Above the table: the model and the device.
+std::string describe(const options& o, const device& on);
 
-std::string table(const std::vector<row>& rows, const vgpu::machine& machine);
+std::string table(const std::vector<row>& rows, const device& on);
 
-std::string json(const std::vector<row>& rows, const options& o, const vgpu::machine& machine);
+std::string json(const std::vector<row>& rows, const device& on);
 
 /// A file that exists whole or not at all: written beside its place and moved there at the end. What is no regular
 /// file, such as a pipe, is written in place. Opened at once, so that a long run does not end in a fault that could be
