@@ -11,6 +11,13 @@ if(HOSTOFFLOAD_CUDA)
   set(hostoffload_suffix_virtual "-virtual")
   # The two generations of GPUs that matter here.
   set(CMAKE_CUDA_ARCHITECTURES "90-real;100-real" CACHE STRING "GPUs to compile for, as in CMake's CUDA_ARCHITECTURES")
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})   # CMake itself looks in PATH only
+    find_program(hostoffload_nvcc nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    mark_as_advanced(hostoffload_nvcc)
+    if(hostoffload_nvcc)
+      set(CMAKE_CUDA_COMPILER "${hostoffload_nvcc}")
+    endif()
+  endif()
   enable_language(CUDA)
   find_package(CUDAToolkit 12.8 REQUIRED)
   find_package(OpenBLAS QUIET GLOBAL)
@@ -30,6 +37,7 @@ endif()
 # hostoffload_cuda_sources(list a.cpp b.cu …): the same sources for nvcc; a .cpp is included by a generated .cu, since a
 # file has one language in a folder.
 function(hostoffload_cuda_sources result)
+  set(sources)
   foreach(source IN LISTS ARGN)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
     if(NOT source MATCHES "\\.cu$")
@@ -44,6 +52,7 @@ endfunction()
 
 # hostoffload_host_sources(list a.cpp b.cu …): the same sources for the host compiler.
 function(hostoffload_host_sources result)
+  set(sources)
   foreach(source IN LISTS ARGN)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
     if(source MATCHES "\\.cu$")

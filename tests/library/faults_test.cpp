@@ -116,6 +116,18 @@ TEST_CASE("a lease on a tensor that is gone is not taken for one on the tensor i
   CHECK(values.is(2));
 }
 
+/// A mask that keeps nine of ten. Each element's number depends on its place and `key` alone.
+static void drop(std::span<float> out, std::uint64_t key) {
+  float* const to = out.data();
+  const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
+    std::uint64_t z = (key << 32U) + i;  // the finaliser of SplitMix64
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    to[i] = (z ^ (z >> 31U)) % 10 == 0 ? 0.0F : 1 / 0.9F;
+  };
+  ho::launch(nullptr, out.size(), kernel, {.name = "dropout", .writes = {{to, out.size_bytes()}}});
+}
+
 TEST_CASE("a dropout mask from a counter-based generator is recomputed to the same bits") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 0, .observer = watched});
@@ -123,18 +135,7 @@ TEST_CASE("a dropout mask from a counter-based generator is recomputed to the sa
   const bool counter_based = GENERATE(true, false);
   auto with_state = std::make_shared<std::mt19937_64>(20240);
   std::uint64_t step = 0;
-  mask.define([&, with_state](std::span<float> out) {
-    float* const to = out.data();
-    const auto draw = [with_state, counter_based, key = step](std::uint64_t i) {
-      if (!counter_based) return (*with_state)();
-      std::uint64_t z = (key << 32U) + i;  // the finaliser of SplitMix64: each number depends on step and place alone
-      z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-      z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-      return z ^ (z >> 31U);
-    };
-    ho::launch(nullptr, out.size(), [=](std::size_t i) { to[i] = draw(i) % 10 == 0 ? 0.0F : 1 / 0.9F; },
-               {.name = "dropout", .writes = {{to, out.size_bytes()}}});
-  });
+  mask.define([&, with_state](std::span<float> out) { drop(out, counter_based ? step : (*with_state)()); });
   std::vector<float> before;
   for (step = 1; step <= 3; ++step) {
     seen forward(n);
@@ -180,7 +181,7 @@ TEST_CASE("memory that somebody else still holds is planned but not freed, and t
   CHECK(r.tensors.at(1).freed_bytes == (hold ? slot : 0));
 }
 
-TEST_CASE("every option has an effect") {
+TEST_CASE("every option has an effect", "[virtual]") {
   gpu device;
   const ho::stream compute;
   std::set<void*> taken;

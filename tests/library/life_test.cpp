@@ -116,7 +116,7 @@ TEST_CASE("K slots for N tensors: each is fetched with its own values") {
   }
 }
 
-TEST_CASE("a tensor that nobody fetches is dropped at the end of the step without a copy in") {
+TEST_CASE("a tensor that nobody fetches is dropped at the end of the step without a copy in", "[virtual]") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 8_KiB, .observer = watched});
   x_tensor a(scheduler, n, {0, 2}, ho::choice::offload);
@@ -314,7 +314,7 @@ TEST_CASE("micro batches reuse a tensor whose life has ended, in one step") {
   }
 }
 
-TEST_CASE("memory is flat over a thousand steps") {
+TEST_CASE("memory is flat over a thousand steps", "[virtual]") {
   gpu device;
   vg::record_timeline(false);
   ho::prefetch_scheduler scheduler({.window = 12_KiB, .observer = watched});

@@ -171,7 +171,7 @@ TEST_CASE("a coroutine that awaits what no scheduler knows") {
   CHECK_THROWS_WITH(scheduler.run(stuck), has_text("awaits something that no scheduler knows"));
 }
 
-TEST_CASE("host memory that does not suffice: an error, or the fallback that the placement names") {
+TEST_CASE("host memory that does not suffice: an error, or the fallback that the placement names", "[virtual]") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 64_KiB, .host_capacity = 1024, .observer = watched});
   x_tensor first(scheduler, 200, {0, 4}, ho::choice::offload);
@@ -218,7 +218,7 @@ TEST_CASE("a tensor without elements, or of a layer that does not exist") {
                     has_text("more than can be addressed"));
 }
 
-TEST_CASE("device memory that does not suffice names tensor and bytes, and the next step is right") {
+TEST_CASE("device memory that does not suffice names tensor and bytes, and the next step is right", "[virtual]") {
   vg::machine small = vg::gb200();
   small.device_memory.value = 1 << 20;
   gpu device(small);
@@ -348,7 +348,7 @@ TEST_CASE("a tensor built in the middle of a step has pinned memory from the nex
   next.end();
 }
 
-TEST_CASE("a scheduler destroyed with work in flight waits for its copies") {
+TEST_CASE("a scheduler destroyed with work in flight waits for its copies", "[virtual]") {
   gpu device;
   {
     ho::prefetch_scheduler scheduler({.window = 1_KiB, .observer = watched});
@@ -391,7 +391,7 @@ TEST_CASE("a lease on a second stream that is held when the step ends: the memor
   CHECK(read->is(1));
 }
 
-TEST_CASE("host_capacity holds when tensors are destroyed and others of another size are built") {
+TEST_CASE("host_capacity holds when tensors are destroyed and others of another size are built", "[virtual]") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 64_KiB, .host_capacity = 8_KiB, .observer = watched});
   for (const std::size_t elements : {1024U, 2048U, 512U}) {  // 4, 8 and 2 KiB, one at a time

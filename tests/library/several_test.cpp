@@ -160,16 +160,14 @@ TEST_CASE("schedulers on several threads") {
       ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = 2 * slot, .observer = watched});
       std::vector<std::unique_ptr<tensor>> tensors;
       for (std::size_t i = 0; i < 5; ++i) tensors.push_back(make_tensor(scheduler, 10 * id + i, compute.get()));
+      std::vector<kernel_memory> values;
+      for (std::size_t i = 0; i < 5; ++i) values.push_back(memory_for_kernels(n));
       for (int step = 0; step < 10; ++step) {
-        std::vector<std::vector<float>> values(5, std::vector<float>(n));
         const auto pass = [&]() -> ho::task<> {
           for (auto& t : tensors) auto in = co_await *t;
           for (std::size_t i = tensors.size(); i-- > 0;) {
             auto in = co_await std::move(*tensors[i]);
-            float* const to = values[i].data();
-            const float* const from = in.data();
-            ho::launch(compute.get(), n, [=](std::size_t j) { to[j] = from[j]; },
-                       {.name = "look", .reads = {{from, slot}}});
+            copy_out(compute.get(), in.data(), values[i], n);
           }
         };
         scheduler.run(pass);

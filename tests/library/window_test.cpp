@@ -176,7 +176,7 @@ TEST_CASE("after a window error the scheduler is as before") {
   CHECK(values.is(2));
 }
 
-TEST_CASE("copies hide behind kernels when the window has room for the next tensors, and not otherwise") {
+TEST_CASE("copies hide behind kernels when the window has room for the next tensors, and not otherwise", "[virtual]") {
   gpu device;
   constexpr std::size_t n = 1U << 20U;  // 4 MiB: 22 µs out, 21 µs in at GB200's rates
   const auto time_of = [&](std::size_t window, bool overlap) {
@@ -211,7 +211,7 @@ TEST_CASE("copies hide behind kernels when the window has room for the next tens
   CHECK(time_of(n * sizeof(float), true) > 1.05 * all_fits);
 }
 
-TEST_CASE("slots are aligned to 256 bytes and carved from memory that the caller gives") {
+TEST_CASE("slots are aligned to 256 bytes and carved from memory that the caller gives", "[virtual]") {
   gpu device;
   constexpr std::size_t bytes = 256_KiB;
   ho::device_allocation memory(bytes);

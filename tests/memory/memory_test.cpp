@@ -165,7 +165,7 @@ TEST_CASE("slot cache: exact sizes, and the slot with the least to wait for") {
   CHECK(vg::leaks().empty());
 }
 
-TEST_CASE("stream order: waits that are implied are not issued") {
+TEST_CASE("stream order: waits that are implied are not issued", "[virtual]") {
   vg::reset(vg::gb200());
   {
     ho::stream one, two, three;
@@ -203,7 +203,7 @@ TEST_CASE("stream order: waits that are implied are not issued") {
   CHECK(vg::findings().empty());
 }
 
-TEST_CASE("stream order: a point whose event was recorded again is covered by a later one of its stream") {
+TEST_CASE("stream order: a point whose event was recorded again is covered by a later one of its stream", "[virtual]") {
   vg::reset(vg::gb200());
   {
     ho::stream one, two;
@@ -227,7 +227,7 @@ TEST_CASE("stream order: a point whose event was recorded again is covered by a 
   CHECK(vg::findings().empty());
 }
 
-TEST_CASE("stream order: a stream that takes the place of one that is gone goes behind its last lease") {
+TEST_CASE("stream order: a stream that takes the place of one that is gone goes behind its last lease", "[virtual]") {
   vg::reset(vg::gb200());
   {
     const ho::stream compute;

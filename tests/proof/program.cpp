@@ -1,10 +1,13 @@
 #include "program.hpp"
 
+#include "kernel_memory.hpp"
+
 #include <hostoffload/launch.hpp>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -26,7 +29,7 @@ constexpr ho::slot_observer watched{vg::slot_taken, vg::slot_given_back};
 /// out[i] = 2 in[i] + plus, or plus + i without an input.
 void combine(cudaStream_t stream, const float* in, std::size_t in_count, float* out, std::size_t n, float plus) {
   ho::launch(stream, n,
-             [=](std::size_t i) {
+             [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
                out[i] = in == nullptr ? plus + static_cast<float>(i % 97) : 0.5F * in[i % in_count] + plus;
              },
              {.name = "combine",
@@ -132,7 +135,7 @@ struct layer {
     float* const to = out.data();
     const float* const from = c.data();
     const std::size_t n = std::min(out.size(), c.size());
-    ho::launch(stream, n, [=](std::size_t i) { to[i] += from[i]; },
+    ho::launch(stream, n, [=] HOSTOFFLOAD_DEVICE(std::size_t i) { to[i] += from[i]; },
                {.name = "accumulate",
                 .reads = {{to, n * sizeof *to}, {from, n * sizeof *from}},
                 .writes = {{to, n * sizeof *to}}});
@@ -148,15 +151,13 @@ struct layer {
 /// Layers that depend on one another, and what kernels read of them.
 struct chain {
   std::vector<std::unique_ptr<layer>> layers;
-  std::vector<std::shared_ptr<std::vector<float>>> seen;
+  std::vector<std::pair<kernel_memory, std::size_t>> seen;
   float batch = 0;
 
   /// A kernel copies what it reads, when the device comes to it.
   void look(cudaStream_t stream, const ho::lease<const float>& in) {
-    auto to = std::make_shared<std::vector<float>>(in.size());
-    seen.push_back(to);
-    ho::launch(stream, in.size(), [to, from = in.data()](std::size_t i) { (*to)[i] = from[i]; },
-               {.name = "look", .reads = {{in.data(), in.span().size_bytes()}}, .flops = 1e6});
+    seen.emplace_back(memory_for_kernels(in.size()), in.size());
+    copy_out(stream, in.data(), seen.back().first, in.size(), 1e6);
   }
 };
 
@@ -280,7 +281,7 @@ std::vector<float> program::values() {
   std::vector<float> all;
   for (auto& t : state_->trainers) {
     for (chain& c : t->chains) {
-      for (const auto& v : c.seen) all.insert(all.end(), v->begin(), v->end());
+      for (const auto& [values, n] : c.seen) all.insert(all.end(), values.get(), values.get() + n);
       c.seen.clear();
     }
   }
