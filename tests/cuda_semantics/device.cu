@@ -48,6 +48,21 @@ TEST_CASE("the properties of a device") {
   static_cast<void>(cudaGetLastError());
 }
 
+// cudaDeviceGetAttribute: "Returns in *value the integer value of the attribute attr on device device."
+// cudaDeviceAttr: "cudaDevAttrHostNumaId: NUMA ID of the host node closest to the device. Returns -1 when system does
+// not support NUMA."
+TEST_CASE("attributes of a device") {
+  cudaDeviceProp facts{};
+  ok(cudaGetDeviceProperties(&facts, 0));
+  int number = 0;
+  ok(cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, 0));
+  CHECK(number == facts.multiProcessorCount);
+  ok(cudaDeviceGetAttribute(&number, cudaDevAttrHostNumaId, 0));
+  CHECK(number >= -1);
+  CHECK(cudaDeviceGetAttribute(&number, cudaDevAttrHostNumaId, -1) == cudaErrorInvalidDevice);
+  static_cast<void>(cudaGetLastError());
+}
+
 // cudaStreamCreate: "Creates a new asynchronous stream", one that synchronises with the legacy default stream, as with
 // cudaStreamCreateWithFlags and "cudaStreamDefault: Default stream creation flag".
 TEST_CASE("a plain stream synchronises with the legacy default stream") {
