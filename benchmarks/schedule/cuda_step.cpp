@@ -18,6 +18,8 @@ double value_of(const moment& m, const step_timeline& t) {
       return t.out[m.index].value().end;
     case moment::kind::copy_in_begins:
       return t.in[m.index].value().begin;
+    case moment::kind::mark_reached:
+      return t.marks[m.index];
   }
   return 0;
 }

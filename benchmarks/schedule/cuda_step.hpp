@@ -17,9 +17,9 @@ namespace schedules {
 
 /// A moment of a step that is known when the step has run.
 struct moment {
-  enum class kind : std::uint8_t { segment_begins, segment_ends, copy_out_ends, copy_in_begins };
+  enum class kind : std::uint8_t { segment_begins, segment_ends, copy_out_ends, copy_in_begins, mark_reached };
   kind what = kind::segment_begins;
-  std::size_t index = 0;  // of a segment or tensor
+  std::size_t index = 0;  // of a segment, tensor or mark
 };
 
 class cuda_step {

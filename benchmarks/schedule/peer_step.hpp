@@ -84,6 +84,8 @@ protected:
 
   /// Never put away.
   void keep(std::size_t t);
+  /// The moment at which the compute stream is past all that has been enqueued on it.
+  [[nodiscard]] moment now() { return {kind::mark_reached, cuda.record(lane::compute)}; }
   /// From its making on until it is freed, at the earliest when it has been used for the last time before its gap.
   void holds_until(std::size_t t, moment freed);
   /// From its copy in on.

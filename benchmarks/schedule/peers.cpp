@@ -66,7 +66,7 @@ private:
       stash_.push_back({t, cuda.record(lane::first_copies)});
       if (stash_.size() <= in_flight) continue;
       cuda.wait(lane::compute, stash_.front().copied);
-      holds_until(stash_.front().tensor, {kind::segment_begins, segment + 1});
+      holds_until(stash_.front().tensor, now());
       stash_.pop_front();
     }
   }
@@ -89,7 +89,7 @@ private:
     if (const auto p = layer.forward_begins(segment); p && p->layer >= layers_ - offloaded_) {
       for (const std::size_t t : of_layer({p->layer - (layers_ - offloaded_), p->micro_batch})) {
         cuda.wait(lane::compute, copied_[t]);
-        holds_until(t, {kind::segment_begins, segment});
+        holds_until(t, now());
       }
     }
     const std::size_t ahead = layers_ - 1 - offloaded_;
@@ -197,10 +197,10 @@ private:
       leaving_.push_back({t, cuda.record(l)});
     }
   }
-  void finish_copies_out(std::size_t freed_before) {
+  void finish_copies_out() {
     for (const moving& m : leaving_) {
       cuda.wait(lane::compute, m.done);
-      holds_until(m.tensor, {kind::segment_begins, freed_before});
+      holds_until(m.tensor, now());
     }
     leaving_.clear();
   }
@@ -223,7 +223,7 @@ private:
     if (const auto p = layer.forward_begins(segment); p && p->layer > 0) copy_layer_out({p->layer - 1, p->micro_batch});
     if (const auto p = layer.backward_begins(segment)) {
       if (p->layer + 1 == layers) {
-        finish_copies_out(segment);
+        finish_copies_out();
         copy_layer_in(*p);
         finish_copies_in();
       }
@@ -232,7 +232,7 @@ private:
   }
   void after(std::size_t segment) override {
     if (const auto p = layer.forward_ends(segment)) {
-      finish_copies_out(segment + 1);
+      finish_copies_out();
       if (p->layer + 1 == layer.layers()) copy_layer_out(*p);
     }
     if (layer.backward_ends(segment)) finish_copies_in();
@@ -346,7 +346,7 @@ private:
       cuda.join(lane::first_copies, lane::compute);
       cuda.copy_out(t, lane::first_copies);
       cuda.join(lane::compute, lane::first_copies);
-      holds_until(t, {kind::segment_begins, segment + 1});
+      holds_until(t, now());
     }
   }
 

@@ -95,10 +95,12 @@ step_timeline end_timeline(const workload& w, const std::vector<const void*>& ma
   std::vector<std::uint64_t> call_of_segment;
   double zero = 0;
   std::vector<std::pair<std::uint64_t, std::size_t>> copies_out;
+  std::vector<std::pair<std::uint64_t, double>> records;
   std::vector<std::string> names(all.size());
   bool held_back = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const vgpu::operation& o = all[i];
+    if (o.kind == operation_kind::record) records.emplace_back(o.call, o.end);
     if (o.kind == operation_kind::copy_to_host) copies_out.emplace_back(o.call, i);
     if (o.kind != operation_kind::kernel) continue;
     if (!std::exchange(held_back, true)) {
@@ -116,6 +118,8 @@ step_timeline end_timeline(const workload& w, const std::vector<const void*>& ma
   }
   t.step_s = t.segments.back().end;
 
+  std::sort(records.begin(), records.end());
+  for (const auto& [call, at] : records) t.marks.push_back(at - zero);
   copies which(w, made_at);
   std::sort(copies_out.begin(), copies_out.end());
   for (const auto& [call, i] : copies_out) {

@@ -43,7 +43,8 @@ struct step_timeline {
   double step_s = 0;                                 ///< from when the step may begin to the end of the last segment
   std::vector<interval> segments{};                  ///< by segment
   std::vector<std::optional<interval>> out{}, in{};  ///< copies, by tensor; none: kept
-  std::vector<operation> operations{};               ///< in order of completion
+  std::vector<double> marks{};          ///< when the events recorded were reached, in the order of recording
+  std::vector<operation> operations{};  ///< in order of completion
 };
 
 /// Holds the compute stream back, so that the host has enqueued all of the step before it begins; starts the timeline.
