@@ -31,7 +31,8 @@ void make_folder(const std::filesystem::path& folder);
 void dump(const std::filesystem::path& folder, const workload& w, const bounds& b);
 
 /// FOLDER/WORKLOAD.SCHEDULE.json: the row's figures; "operations" (id, operation, resource, stream, start, end, bytes,
-/// dependences, which are ids) and "held" (tensor, an index; start, end). Times are seconds since the step may begin.
+/// dependences, which are ids) and "held" (tensor, an index; start, end). Times are seconds since the step may begin;
+/// until then the kernel "hold back" keeps the compute stream busy, so that the host has enqueued all of the step.
 void dump(const std::filesystem::path& folder, const measured& m);
 
 }  // namespace schedules

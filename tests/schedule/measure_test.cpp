@@ -109,7 +109,7 @@ TEST_CASE("what is dumped can be checked: order, dependences, bytes, and the fig
       ends[o.at("id")] = o.at("end");
       const std::string on = o.at("resource");
       if (on == "none") continue;
-      CHECK(o.at("start").get<double>() >= busy_until[on]);
+      CHECK(o.at("start").get<double>() >= busy_until.try_emplace(on, -1e9).first->second);
       busy_until[on] = o.at("end");
       const std::string what = o.at("operation");
       if (what.rfind("copy out", 0) == 0) out += o.at("bytes").get<double>();
