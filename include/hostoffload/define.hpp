@@ -74,8 +74,10 @@ void define_group(Function function, offload_tensor<T, Policy>&... tensors) {
   static_assert(sizeof...(T) > 0, "hostoffload: define_group(function, tensor, ...) needs a tensor");
   auto made_by = std::make_shared<detail::function_maker<Function, T...>>(std::move(function));
   made_by->members = {&detail::tensor_access::record(tensors)...};
-  auto& first = std::get<0>(std::tie(tensors...));
-  detail::tensor_access::owner(first)->define(made_by);
+  const detail::engine_ref& owner = detail::tensor_access::owner(std::get<0>(std::tie(tensors...)));
+  if (!((detail::tensor_access::owner(tensors) == owner) && ...))
+    throw usage_error("define_group: the tensors of one group belong to one scheduler");
+  owner->define(made_by);
 }
 
 }  // namespace hostoffload::inline v0

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -18,8 +19,8 @@ struct lease_access;
 /// lease<T> is writable (from produce), lease<const T> is for reading. While it lives, work enqueued on its stream
 /// finds the tensor's values at data(), and nobody else uses these bytes. It ends with end() or at the end of its
 /// scope; work enqueued before that is waited for by whoever gets the bytes next, in stream order. Moved-from and
-/// ended: empty. Ending it may enqueue copies; an error there is thrown by the next await, produce or fetch, or at the
-/// end of the step.
+/// ended: empty. A tensor whose writable lease is left by an exception has no values. Ending it may enqueue copies; an
+/// error there is thrown by the next await, produce or fetch, or at the end of the step.
 template <class T>
 class lease {
 public:
@@ -29,12 +30,13 @@ public:
         data_(std::exchange(other.data_, nullptr)),
         elements_(std::exchange(other.elements_, 0)),
         generation_(other.generation_),
-        stream_(other.stream_) {}
+        stream_(other.stream_),
+        exceptions_(other.exceptions_) {}
   lease& operator=(lease&& other) noexcept {
     lease(std::move(other)).swap(*this);
     return *this;
   }
-  ~lease() { end(); }
+  ~lease() { end(std::uncaught_exceptions() > exceptions_); }
 
   void swap(lease& other) noexcept {
     std::swap(engine_, other.engine_);
@@ -43,6 +45,7 @@ public:
     std::swap(elements_, other.elements_);
     std::swap(generation_, other.generation_);
     std::swap(stream_, other.stream_);
+    std::swap(exceptions_, other.exceptions_);
   }
 
   /// Device pointer, aligned to 256 bytes.
@@ -50,12 +53,7 @@ public:
   [[nodiscard]] std::size_t size() const noexcept { return elements_; }
   [[nodiscard]] std::span<T> span() const noexcept { return {data_, elements_}; }
 
-  void end() noexcept {
-    if (data_ == nullptr) return;
-    data_ = nullptr;
-    elements_ = 0;
-    engine_->end_lease(*tensor_, generation_, stream_, !std::is_const_v<T>);
-  }
+  void end() noexcept { end(false); }
 
 private:
   friend struct detail::lease_access;
@@ -67,12 +65,20 @@ private:
         generation_(granted.generation),
         stream_(granted.stream) {}
 
+  void end(bool left_by_exception) noexcept {
+    if (data_ == nullptr) return;
+    data_ = nullptr;
+    elements_ = 0;
+    engine_->end_lease(*tensor_, generation_, stream_, !std::is_const_v<T>, left_by_exception);
+  }
+
   detail::engine_ref engine_;
   detail::tensor_record* tensor_;
   T* data_;
   std::size_t elements_;
   std::uint64_t generation_;
   detail::stream_id stream_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 namespace detail {

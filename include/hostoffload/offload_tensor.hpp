@@ -25,6 +25,8 @@ template <class T, class Policy>
 class offload_tensor {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
                 "hostoffload: tensors hold trivially copyable elements: their bytes are copied to the host and back");
+  static_assert(alignof(T) <= detail::slot_alignment,
+                "hostoffload: tensors are aligned to 256 bytes: elements that need more cannot be held");
   static_assert(placement_policy<Policy> || chosen_policy<Policy>,
                 "hostoffload: the second argument is a policy: placement<...>::of<name::...>, save, offload, remat or "
                 "any_placement");

@@ -45,7 +45,8 @@ struct scheduler_options {
   /// Times are sampled in one step of so many, from the third on; 0: never.
   unsigned sample_every = 16;
 
-  /// Memory that the caller owns and that outlives the scheduler; where none is given the scheduler allocates.
+  /// Memory that the caller owns and that outlives the scheduler; where none is given the scheduler allocates. Device
+  /// memory begins at a multiple of 256 bytes, host memory is pinned, else usage_error.
   memory_region device_memory{};
   memory_region host_memory{};
 

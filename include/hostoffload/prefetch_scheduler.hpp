@@ -33,8 +33,7 @@ public:
     if (engine_ != nullptr) engine::drop_owner(engine_);
   }
   [[nodiscard]] engine* operator->() const noexcept { return engine_; }
-  [[nodiscard]] engine& operator*() const noexcept { return *engine_; }
-  [[nodiscard]] explicit operator bool() const noexcept { return engine_ != nullptr; }
+  friend bool operator==(const engine_ref&, const engine_ref&) = default;
 
 private:
   engine* engine_;
@@ -69,8 +68,9 @@ public:
     using root_task = std::invoke_result_t<Begin>;
     static_assert(detail::is_task<root_task>::value,
                   "hostoffload: run takes a function that returns a hostoffload::task<...>, the step");
-    engine_->begin_step();
-    return finish(std::forward<Begin>(begin), [this] { engine_->end_step(); });
+    const detail::engine_ref engine = engine_;  // the step may destroy the scheduler: an error, not more
+    engine->begin_step();
+    return finish(engine, std::forward<Begin>(begin), [&engine] { engine->end_step(); });
   }
 
   /// Captures one step instead of running it: nothing is enqueued until the graph is launched. `begin` returns a task,
@@ -91,22 +91,22 @@ private:
 
   /// Runs the task that `begin` returns within the step that has begun, then ends the step by `end_step`.
   template <class Begin, class End>
-  auto finish(Begin&& begin, const End& end_step) {
+  static auto finish(const detail::engine_ref& engine, Begin&& begin, const End& end_step) {
     try {
       auto root = std::forward<Begin>(begin)();
-      auto& promise = detail::task_access::promise(root);
-      engine_->prepare_root(promise);
+      auto& promise = detail::task_access::unstarted(root);
+      engine->prepare_root(promise);
       try {
-        engine_->run_loop(promise);
+        engine->run_loop(promise);
         promise.rethrow_failure();
       } catch (...) {
-        engine_->abandon_step();  // before root is destroyed, so that the leases it holds enqueue nothing
+        engine->abandon_step();  // before root is destroyed, so that the leases it holds enqueue nothing
         throw;
       }
       end_step();
       return promise.take();
     } catch (...) {
-      if (engine_->in_step()) engine_->abandon_step();
+      if (engine->in_step()) engine->abandon_step();
       throw;
     }
   }
@@ -123,6 +123,7 @@ public:
 
   /// Ends the step and throws what went wrong in it. Without this call the destructor ends it, quietly.
   void end() {
+    if (ended_) throw usage_error("a step ends once");
     ended_ = true;
     engine_->end_step();
   }

@@ -42,21 +42,22 @@ step_graph prefetch_scheduler::capture(Begin&& begin) {
   using result = std::invoke_result_t<Begin>;
   static_assert(detail::is_task<result>::value || std::is_void_v<result>,
                 "hostoffload: capture takes a function that returns a hostoffload::task<...>, or straight-line code");
-  engine_->begin_capture();
+  const detail::engine_ref engine = engine_;
+  engine->begin_capture();
   std::optional<detail::captured_step> made;
-  const auto end_step = [&] { made.emplace(engine_->end_capture()); };
+  const auto end_step = [&] { made.emplace(engine->end_capture()); };
   if constexpr (detail::is_task<result>::value) {
-    static_cast<void>(finish(std::forward<Begin>(begin), end_step));
+    static_cast<void>(finish(engine, std::forward<Begin>(begin), end_step));
   } else {
     try {
       std::forward<Begin>(begin)();
       end_step();
     } catch (...) {
-      if (engine_->in_step()) engine_->abandon_step();
+      if (engine->in_step()) engine->abandon_step();
       throw;
     }
   }
-  return {engine_, std::move(*made)};
+  return {engine, std::move(*made)};
 }
 
 }  // namespace hostoffload::inline v0

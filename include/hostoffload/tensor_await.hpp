@@ -17,7 +17,7 @@ public:
       : engine_(owner), request_(owner->request_for(r, on, last_use)) {}
   tensor_awaiter(const tensor_awaiter&) = delete;
   tensor_awaiter& operator=(const tensor_awaiter&) = delete;
-  ~tensor_awaiter() { engine_->dequeue(request_); }
+  ~tensor_awaiter() { engine_->give_up(request_); }
 
   [[nodiscard]] bool await_ready() {
     result_ = engine_->request(request_);

@@ -164,7 +164,7 @@ MUTATIONS = [
      STACK),
     (35, "coroutine/task.hpp", "frame_.promise().runner->put_first(frame_.promise());", "frame_.resume();", LANGUAGE,
      STACK),
-    (35, "prefetch_scheduler.hpp", "        engine_->abandon_step();  // before root", "        // before root",
+    (35, "prefetch_scheduler.hpp", "        engine->abandon_step();  // before root", "        // before root",
      LANGUAGE, "a step abandoned while its coroutines are suspended ends their leases and enqueues nothing more"),
     (36, "define.hpp", "return function_(out(", "return Function(function_)(out(", LANGUAGE, CAPTURES),
     (36, "prefetch_scheduler.hpp", "auto root = std::forward<Begin>(begin)();", "auto root = std::decay_t<Begin>(begin)();",

@@ -224,3 +224,60 @@ TEST_CASE("an event of one device on a stream of another: the error is raised") 
   vg::clear_findings();
   REQUIRE(cudaSetDevice(0) == cudaSuccess);
 }
+
+TEST_CASE("a device that is lost while a lease on a second stream is held: the end is quiet") {
+  vg::reset(vg::gb200());
+  {
+    const ho::stream other;
+    ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});
+    const auto t = offloaded(scheduler);
+    const auto train = [&]() -> ho::task<> {
+      produce(*t, 1);
+      auto in = co_await t->on(other.get());
+      vg::fail_call(1, cudaErrorIllegalAddress);
+      throw std::runtime_error("trainer");
+    };
+    CHECK_THROWS_WITH(scheduler.run(train), "trainer");
+    CHECK(vg::failed_call());
+    CHECK_THROWS_WITH(scheduler.run(train), has_text("cudaErrorIllegalAddress"));
+  }
+  CHECK(vg::leaks().empty());
+  CHECK(gpu::text_of(vg::findings()).empty());
+}
+
+TEST_CASE("a wait for host values that fails reaches the await, and the step goes on") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 64_KiB, .observer = watched});
+  ho::host_values<float> value(scheduler, 1);
+  const auto t = offloaded(scheduler);
+  t->define([](std::span<float> out) { fill(nullptr, out.data(), out.size(), 300); });
+  std::string error;
+  float read = 0;
+  const auto train = [&]() -> ho::task<> {
+    auto in = co_await *t;
+    try {
+      auto values = co_await value.read(in.data(), 1, nullptr);
+      read = values[0];
+    } catch (const ho::cuda_error& e) {
+      error = e.what();
+    }
+  };
+  vg::fail_call(1, cudaErrorMemoryAllocation, "cudaEventSynchronize");
+  scheduler.run(train);
+  CHECK_THAT(error, has_text("cudaEventSynchronize on stream compute: cudaErrorMemoryAllocation"));
+  CHECK(read == 0);
+  error.clear();
+  scheduler.run(train);
+  CHECK(error.empty());
+  CHECK(read == 300);
+}
+
+TEST_CASE("a report that cannot be asked for is an error, and the next one is right") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});
+  { const ho::step s(scheduler); }
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  vg::fail_call(1, cudaErrorInvalidValue, "cudaEventQuery");
+  CHECK_THROWS_WITH(scheduler.report(), has_text("cudaEventQuery: cudaErrorInvalidValue"));
+  CHECK(scheduler.report().step == 1);
+}

@@ -128,6 +128,33 @@ TEST_CASE("a group whose members are at different points of their lives") {
   CHECK_THROWS_WITH(scheduler.run(use), has_text("tensor y[0] still holds values while x[0] of its group begins anew"));
 }
 
+TEST_CASE("a group is needed while one of it is written by hand") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 4_KiB, .observer = watched});
+  x_tensor x(scheduler, n, {}, ho::choice::save);
+  y_tensor y(scheduler, n, {}, ho::choice::save);
+  const auto make = [](std::span<float> a, std::span<float> b) {
+    fill(nullptr, a.data(), a.size(), 1);
+    fill(nullptr, b.data(), b.size(), 2);
+  };
+  ho::define_group(make, x, y);
+  ho::step s(scheduler);
+  {
+    auto out = y.produce(nullptr);
+    CHECK_THROWS_WITH(x.fetch(nullptr), has_text("tensor y[0] is being made or written while its group is needed"));
+    fill(nullptr, out.data(), n, 3);
+  }
+  auto in = std::move(y).fetch(nullptr);
+  const seen values(nullptr, in.data(), n);
+  in.end();
+  auto made = x.fetch(nullptr);
+  const seen others(nullptr, made.data(), n);
+  made.end();
+  s.end();
+  CHECK(values.is(3));
+  CHECK(others.is(1));
+}
+
 TEST_CASE("a lease that is held when the step ends is an error, and void from then on") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 4_KiB, .observer = watched});
@@ -169,6 +196,37 @@ TEST_CASE("a coroutine that awaits what no scheduler knows") {
   ho::prefetch_scheduler scheduler({.window = 4_KiB});
   const auto stuck = []() -> ho::task<> { co_await std::suspend_always{}; };
   CHECK_THROWS_WITH(scheduler.run(stuck), has_text("awaits something that no scheduler knows"));
+}
+
+TEST_CASE("a define function that awaits what no scheduler knows: the tensor is as before") {
+  gpu device;
+  constexpr std::size_t slot = 512;
+  ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});
+  x_tensor x(scheduler, n, {}, ho::choice::offload);
+  y_tensor y(scheduler, n, {}, ho::choice::save);
+  bool stuck = true;
+  x.define([&](std::span<float> out) -> ho::task<> {
+    auto in = co_await y;
+    fill(nullptr, out.data(), out.size(), 1);
+  });
+  y.define([&](std::span<float> out) -> ho::task<> {
+    fill(nullptr, out.data(), out.size(), 1);
+    if (stuck) co_await std::suspend_always{};
+  });
+  for (int step = 0; step < 2; ++step) {
+    seen values(n);
+    ho::step s(scheduler);
+    stuck = true;
+    CHECK_THROWS_WITH(x.fetch(nullptr), has_text("awaits something that no scheduler knows"));
+    stuck = false;
+    {
+      auto in = x.fetch(nullptr);  // in the same memory
+      values.look(nullptr, in.data());
+    }
+    s.end();
+    CHECK(values.is(1));
+    CHECK(scheduler.report().least_window_bytes == slot);
+  }
 }
 
 TEST_CASE("host memory that does not suffice: an error, or the fallback that the placement names", "[virtual]") {
@@ -254,6 +312,41 @@ TEST_CASE("device memory that does not suffice names tensor and bytes, and the n
   CHECK_THROWS_AS(ho::prefetch_scheduler({.window = 2_MiB}), ho::out_of_memory);
 }
 
+TEST_CASE("memory of the caller's that does not suffice names tensor and bytes, and what fits goes on") {
+  gpu device;
+  const ho::device_allocation region(3 * 512);
+  {
+    ho::prefetch_scheduler scheduler({.window = 512, .device_memory = region.region(), .observer = watched});
+    x_tensor first(scheduler, n, {0, 3}, ho::choice::save);
+    x_tensor second(scheduler, n, {1, 3}, ho::choice::save);
+    x_tensor third(scheduler, n, {2, 3}, ho::choice::save);
+    ho::step s(scheduler);
+    auto a = first.produce(nullptr);
+    auto b = second.produce(nullptr);
+    fill(nullptr, a.data(), n, 1);
+    fill(nullptr, b.data(), n, 2);
+    try {
+      auto c = third.produce(nullptr);
+      FAIL("no error");
+    } catch (const ho::out_of_memory& e) {
+      CHECK(e.requested() == 512);
+      CHECK_THAT(e.what(), has_text("tensor x[2]: 512 bytes were requested and 0 of the caller's 1024 are left"));
+    }
+    a.end();
+    { auto last = std::move(first).fetch(nullptr); }
+    {
+      auto c = third.produce(nullptr);  // in the first one's place
+      fill(nullptr, c.data(), n, 3);
+    }
+    b.end();
+    auto in = second.fetch(nullptr);
+    const seen values(nullptr, in.data(), n);
+    in.end();
+    s.end();
+    CHECK(values.is(2));
+  }
+}
+
 TEST_CASE("an exception in the trainer's own code abandons the step") {
   gpu device;
   const ho::choice placed = GENERATE(ho::choice::save, ho::choice::offload, ho::choice::remat);
@@ -314,7 +407,8 @@ TEST_CASE("tensors and leases may outlive their scheduler, using them then is an
   }
   scheduler.reset();
   held.reset();
-  CHECK_THROWS_WITH(t.produce(nullptr), has_text("the scheduler of this tensor has been destroyed"));
+  CHECK_THROWS_WITH(t.produce(nullptr),
+                    has_text("the scheduler has been destroyed: its tensors and steps are used while it lives"));
 }
 
 TEST_CASE(

@@ -227,3 +227,43 @@ TEST_CASE("an exception in a define function reaches the await, and the schedule
   for (std::size_t i = 0; i < n; ++i) REQUIRE(values.values()[i] == 2 * (3 + static_cast<float>(i)));
   CHECK(calls == 2);
 }
+
+TEST_CASE("a step abandoned while a group is made again, beside a member that holds values, gives all slots back") {
+  gpu device;
+  constexpr std::size_t slot = (n * sizeof(float) + 255) / 256 * 256;
+  ho::prefetch_scheduler scheduler({.window = 2 * slot, .observer = watched});
+  tensor<name::a> dropped(scheduler, n, {}, ho::choice::remat);
+  tensor<name::b> held(scheduler, n, {}, ho::choice::offload);
+  bool stuck = false;
+  const auto make = [&](std::span<float> a, std::span<float> b) -> ho::task<> {
+    fill(nullptr, a.data(), a.size(), 1);
+    fill(nullptr, b.data(), b.size(), 2);
+    if (stuck) co_await std::suspend_always{};
+  };
+  ho::define_group(make, dropped, held);
+  seen from_dropped(n);
+  seen from_held(n);
+  const auto train = [&](bool fails) -> ho::task<> {
+    stuck = false;
+    { auto in = co_await dropped; }
+    {
+      auto in = co_await held;
+      stuck = fails;
+      auto again = co_await std::move(dropped);  // what it writes for the other goes aside
+      from_dropped.look(nullptr, again.data());
+      from_held.look(nullptr, in.data());
+    }
+    auto last = co_await std::move(held);
+  };
+  scheduler.run([&] { return train(false); });  // records: from now on the one is dropped
+  for (int round = 0; round < 2; ++round) {
+    CHECK_THROWS_WITH(scheduler.run([&] { return train(true); }), has_text("awaits something that no scheduler knows"));
+    for (int step = 0; step < 3; ++step) {
+      scheduler.run([&] { return train(false); });
+      CHECK(from_dropped.is(1));
+      CHECK(from_held.is(2));
+      CHECK(scheduler.report().tensors.at(0).recomputed == 1);
+      CHECK(scheduler.report().least_window_bytes == 2 * slot);
+    }
+  }
+}

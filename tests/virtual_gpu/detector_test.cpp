@@ -212,6 +212,25 @@ TEST_CASE("use after free: a slot given back inside a slab") {
   CHECK(vg::findings()[0].message.find("bytes [1024, 1124)") != std::string::npos);
 }
 
+TEST_CASE("use after free: a write over neighbours of which one was given back leaves each what it is") {
+  gpu g;
+  auto* s = g.stream();
+  auto* d = g.filled(4 * kb);
+  for (std::size_t i = 0; i < 4; ++i) ok(launch(s, "piece", {}, {{d + i * kb, kb}}));
+  vg::slot_given_back(d + 2 * kb, kb);
+  ok(launch(s, "all", {}, {{d, 4 * kb}}));
+  CHECK(found(vg::finding_kind::use_after_free) == 1);
+  vg::clear_findings();
+  ok(launch(s, "around", {{d, 2 * kb}, {d + 3 * kb, kb}}, {}));
+  CHECK(silent());
+  ok(launch(s, "inside", {{d + 2 * kb + 1, 1}}, {}));
+  CHECK(found(vg::finding_kind::use_after_free) == 1);
+  vg::clear_findings();
+  vg::slot_taken(d + 2 * kb, kb);
+  ok(launch(s, "fresh", {{d + 2 * kb, kb}}, {}));
+  CHECK(found(vg::finding_kind::uninitialised_read) == 1);
+}
+
 TEST_CASE("a slot that changes hands still needs order between the old and the new") {
   gpu g;
   auto* a = g.stream();

@@ -98,6 +98,21 @@ TEST_CASE("devices and their properties") {
   CHECK(value == p.multiProcessorCount);
   ok(cudaDeviceGetAttribute(&value, cudaDevAttrMemoryPoolsSupported, 0));
   CHECK(value == 1);
+  const auto attribute = [&value](cudaDeviceAttr which) {
+    ok(cudaDeviceGetAttribute(&value, which, 0));
+    return value;
+  };
+  CHECK(attribute(cudaDevAttrComputeCapabilityMajor) == p.major);
+  CHECK(attribute(cudaDevAttrComputeCapabilityMinor) == p.minor);
+  CHECK(attribute(cudaDevAttrL2CacheSize) == p.l2CacheSize);
+  CHECK(attribute(cudaDevAttrWarpSize) == p.warpSize);
+  CHECK(attribute(cudaDevAttrMaxThreadsPerBlock) == p.maxThreadsPerBlock);
+  CHECK(attribute(cudaDevAttrMaxThreadsPerMultiProcessor) == p.maxThreadsPerMultiProcessor);
+  CHECK(attribute(cudaDevAttrAsyncEngineCount) == p.asyncEngineCount);
+  CHECK(attribute(cudaDevAttrUnifiedAddressing) == p.unifiedAddressing);
+  CHECK(attribute(cudaDevAttrHostRegisterSupported) == p.hostRegisterSupported);
+  CHECK(attribute(cudaDevAttrManagedMemory) == 0);
+  CHECK(attribute(cudaDevAttrPageableMemoryAccess) == 0);
   CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrEccEnabled, 0) == cudaErrorNotSupported);
   CHECK(cudaGetDeviceProperties(nullptr, 0) == cudaErrorInvalidValue);
 

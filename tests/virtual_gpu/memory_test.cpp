@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <set>
+#include <stdexcept>
 
 #include "support.hpp"
 
@@ -190,6 +192,30 @@ TEST_CASE("freed addresses are not handed out again at once") {
   }
 }
 
+TEST_CASE("addresses are handed out again when enough others have followed, and what is forgotten is nowhere") {
+  gpu g;
+  auto* s = g.stream();
+  std::set<void*> seen;
+  void* first = nullptr;
+  std::size_t again = 0;
+  for (int i = 0; i < 3 * 4096; ++i) {
+    void* p = nullptr;
+    REQUIRE(cudaMalloc(&p, 256) == cudaSuccess);
+    REQUIRE(cudaFree(p) == cudaSuccess);
+    if (i == 0) first = p;
+    if (!seen.insert(p).second) ++again;
+    if (i == 4095) CHECK(again == 0);
+  }
+  CHECK(again > 0);
+  void* last = nullptr;
+  ok(cudaMalloc(&last, 256));
+  ok(cudaFree(last));
+  ok(launch(s, "late", {}, {{last, 1}}));
+  CHECK(found(vg::finding_kind::use_after_free) == 1);
+  CHECK(cudaMemset(first, 0, 1) == cudaErrorInvalidValue);
+  static_cast<void>(cudaGetLastError());
+}
+
 TEST_CASE("cudaFree waits for the device") {
   gpu g;
   auto* s = g.stream();
@@ -236,6 +262,17 @@ TEST_CASE("pinned and registered memory") {
   CHECK(cudaHostAlloc(&p, 247 * mb, cudaHostAllocDefault) == cudaErrorMemoryAllocation);
   CHECK(cudaHostAlloc(&p, 1, 0x40) == cudaErrorInvalidValue);
   CHECK(vg::memory_usage().pinned_peak == 10 * mb + 1000);
+  CHECK_THROWS_AS(vg::memory_usage(1), std::invalid_argument);
+}
+
+TEST_CASE("pinned memory beyond this machine's addresses") {
+  vg::machine m = round_numbers();
+  m.host_memory = {1e18, "test"};
+  gpu g(m);
+  void* p = nullptr;
+  CHECK(cudaHostAlloc(&p, std::size_t{1} << 47, cudaHostAllocDefault) == cudaErrorMemoryAllocation);
+  CHECK(vg::memory_usage().pinned_bytes == 0);
+  CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
 }
 
 TEST_CASE("pools: the same stream has its memory back at once") {
@@ -358,6 +395,40 @@ TEST_CASE("own pools: a limit, a device's current pool, destruction") {
   CHECK(cudaMemPoolDestroy(standard) == cudaErrorInvalidValue);
   props.location.type = cudaMemLocationTypeHost;
   CHECK(cudaMemPoolCreate(&pool, &props) == cudaErrorNotSupported);
+  props.location = {cudaMemLocationTypeDevice, 1};
+  CHECK(cudaMemPoolCreate(&pool, &props) == cudaErrorInvalidDevice);
+  CHECK(cudaMemPoolCreate(&pool, nullptr) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("pools: attributes are as they were set, high-water marks can only be reset") {
+  gpu g;
+  auto* s = g.stream();
+  auto* pool = default_pool(UINT64_MAX);
+  CHECK(attribute(pool, cudaMemPoolAttrReleaseThreshold) == UINT64_MAX);
+  for (const auto reuse : {cudaMemPoolReuseFollowEventDependencies, cudaMemPoolReuseAllowOpportunistic,
+                           cudaMemPoolReuseAllowInternalDependencies}) {
+    for (int on : {0, 1}) {
+      int seen = -1;
+      ok(cudaMemPoolSetAttribute(pool, reuse, &on));
+      ok(cudaMemPoolGetAttribute(pool, reuse, &seen));
+      CHECK(seen == on);
+    }
+  }
+  void* p = pool_memory(4096, s);
+  ok(cudaFreeAsync(p, s));
+  ok(cudaStreamSynchronize(s));
+  std::uint64_t none = 0;
+  std::uint64_t one = 1;
+  for (const auto mark : {cudaMemPoolAttrUsedMemHigh, cudaMemPoolAttrReservedMemHigh}) {
+    CHECK(attribute(pool, mark) == 4096);
+    CHECK(cudaMemPoolSetAttribute(pool, mark, &one) == cudaErrorInvalidValue);
+    ok(cudaMemPoolSetAttribute(pool, mark, &none));
+  }
+  CHECK(attribute(pool, cudaMemPoolAttrUsedMemHigh) == 0);
+  CHECK(attribute(pool, cudaMemPoolAttrReservedMemHigh) == 4096);  // what it holds now
+  CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &none) == cudaErrorInvalidValue);
+  CHECK(cudaMemPoolGetAttribute(pool, static_cast<cudaMemPoolAttr>(0), &none) == cudaErrorInvalidValue);
+  CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, nullptr) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("cudaFreeAsync takes memory of cudaMalloc, and cudaFree memory of a pool") {
@@ -388,11 +459,17 @@ TEST_CASE("a device reset forgets what was on the device") {
   ok(cudaStreamCreate(&s));
   void* p = nullptr;
   ok(cudaMalloc(&p, 1000));
+  ok(cudaHostAlloc(&p, 1000, cudaHostAllocDefault));
+  std::vector<std::byte> own(1000);
+  ok(cudaHostRegister(own.data(), own.size(), cudaHostRegisterDefault));
+  CHECK(vg::memory_usage().pinned_bytes == 2000);
   ok(cudaSetDevice(0));
   auto* kept = g.device(1000);
   ok(cudaSetDevice(1));
   ok(cudaDeviceReset());
   REQUIRE(vg::leaks().size() == 1);
+  CHECK(vg::memory_usage().pinned_bytes == 0);
+  CHECK(cudaHostUnregister(own.data()) == cudaErrorHostMemoryNotRegistered);
   ok(cudaSetDevice(0));
   ok(cudaMemset(kept, 0, 1000));
   CHECK(cudaStreamSynchronize(s) == cudaErrorInvalidResourceHandle);

@@ -123,6 +123,22 @@ TEST_CASE("a destroyed blocking stream is still waited for by the legacy stream"
   CHECK(silent());
 }
 
+TEST_CASE("asking the legacy stream asks the blocking streams too, and the host then knows what they did") {
+  gpu g;
+  auto* s = g.stream(cudaStreamDefault);
+  auto* other = g.stream();
+  auto* d = g.filled(256);
+  auto* h = g.pinned(256);
+  ok(launch(other, "beside", {}, {}, {.flops = 900e6}));
+  ok(cudaMemcpyAsync(h, d, 256, cudaMemcpyDeviceToHost, s));
+  CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+  vg::host_works(100 * micro);
+  ok(cudaStreamQuery(nullptr));
+  CHECK(cudaStreamQuery(other) == cudaErrorNotReady);
+  vg::host_reads(h, 256);
+  CHECK(silent());
+}
+
 TEST_CASE("special handles") {
   gpu g;
   bool legacy = false;

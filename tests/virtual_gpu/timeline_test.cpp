@@ -1,6 +1,8 @@
 // Timelines worked out by hand, in microseconds on the machine of round numbers (support.hpp).
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "support.hpp"
 
@@ -141,6 +143,19 @@ TEST_CASE("copies on the device and memsets are HBM work") {
   CHECK(completed("memset").uses == vg::resource::memory);
 }
 
+TEST_CASE("a copy from one device to another goes at the rate between them") {
+  gpu g(round_numbers(), 2);
+  auto* d = g.filled(2 * mb);
+  ok(cudaSetDevice(1));
+  auto* other = g.filled(2 * mb);
+  ok(cudaSetDevice(0));
+  auto* s = g.stream();
+  const double zero = start_of_measurement();
+  ok(cudaMemcpyAsync(other, d, 2 * mb, cudaMemcpyDeviceToDevice, s));
+  ok(cudaStreamSynchronize(s));
+  CHECK(completed("copy on device", 0, zero).end == us(1 + 4));
+}
+
 TEST_CASE("both directions at once share the link") {
   gpu g;
   auto* in = g.stream();
@@ -275,6 +290,25 @@ TEST_CASE("one engine per direction, in order of readiness, priority breaks ties
   CHECK(completed("copy to device", 1, zero).end == us(52));
 }
 
+TEST_CASE("copies that are ready at one moment, in streams of one priority, go in the order of the calls") {
+  gpu g;
+  auto* a = g.stream();
+  auto* b = g.stream();
+  auto* gate = g.stream();
+  auto* d = g.device(4 * mb);
+  auto* h = g.pinned(4 * mb);
+  auto* e = g.event();
+  ok(launch(gate, "gate", {}, {}, {.flops = 9e6}));
+  ok(cudaEventRecord(e, gate));
+  ok(cudaStreamWaitEvent(a, e, 0));
+  ok(cudaStreamWaitEvent(b, e, 0));
+  to_device(d, h, 2 * mb, b);
+  to_device(d + 2 * mb, h, 1 * mb, a);
+  ok(cudaDeviceSynchronize());
+  CHECK(completed("copy to device", 0).bytes == 2e6);
+  CHECK(completed("copy to device", 1).bytes == 1e6);
+}
+
 TEST_CASE("a wait costs latency only where it waits") {
   gpu g;
   auto* a = g.stream();
@@ -353,6 +387,21 @@ TEST_CASE("with an infinitely fast link copies take no time and no HBM") {
   CHECK(vg::now() - zero == us(0));
   ok(cudaDeviceSynchronize());
   CHECK(completed("by memory", 0, zero).end == us(11));
+}
+
+TEST_CASE("kinds and resources have names of their own, and a value that is none has a question mark") {
+  std::set<std::string_view> names;
+  for (int i = 0; i <= static_cast<int>(vg::operation_kind::host_function); ++i)
+    names.insert(to_string(static_cast<vg::operation_kind>(i)));
+  CHECK(names.size() == 10);
+  for (int i = 0; i <= static_cast<int>(vg::resource::memory); ++i)
+    names.insert(to_string(static_cast<vg::resource>(i)));
+  CHECK(names.size() == 15);
+  CHECK(names.count("?") == 0);
+  CHECK(to_string(vg::resource::copy_engine_to_host) == "copy engine to host");
+  CHECK(to_string(static_cast<vg::operation_kind>(99)) == "?");
+  CHECK(to_string(static_cast<vg::resource>(99)) == "?");
+  CHECK(to_string(static_cast<vg::finding_kind>(99)) == "?");
 }
 
 TEST_CASE("the timeline can be cleared and switched off") {

@@ -4,6 +4,7 @@
 
 #include <hostoffload/coroutine/frame_pool.hpp>
 #include <hostoffload/coroutine/loop.hpp>
+#include <hostoffload/errors.hpp>
 
 #include <concepts>
 #include <coroutine>
@@ -71,7 +72,8 @@ struct task_promise<void> : task_promise_base {
 
 }  // namespace detail
 
-/// Awaited once, in a coroutine that returns a task. Destroying one that has begun ends its leases. Moved-from: empty.
+/// Awaited once (else usage_error), in a coroutine that returns a task. Destroying one that has begun ends its leases.
+/// Moved-from: empty.
 template <class T>
 class [[nodiscard("hostoffload: a task does nothing until it is awaited: co_await it, or give it to when_all")]] task {
   static_assert(!std::is_reference_v<T>, "hostoffload: task<T&> would dangle: return a pointer or a value");
@@ -105,12 +107,18 @@ public:
     std::coroutine_handle<promise_type> frame_;
   };
 
-  [[nodiscard]] awaiter operator co_await() const noexcept { return awaiter(frame_); }
+  [[nodiscard]] awaiter operator co_await() const { return awaiter(unstarted()); }
 
 private:
   friend detail::task_access;
   friend promise_type;
   explicit task(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
+
+  [[nodiscard]] std::coroutine_handle<promise_type> unstarted() const {
+    if (!frame_) throw usage_error("a task that was moved from is awaited");
+    if (frame_.promise().runner != nullptr) throw usage_error("a task is awaited once: call its function again");
+    return frame_;
+  }
 
   std::coroutine_handle<promise_type> frame_;
 };
@@ -135,6 +143,11 @@ struct task_access {
   template <class T>
   [[nodiscard]] static task_promise<T>& promise(const task<T>& t) noexcept {
     return t.frame_.promise();
+  }
+  /// Of one that is to begin: throws usage_error if it was moved from, or has begun.
+  template <class T>
+  [[nodiscard]] static task_promise<T>& unstarted(const task<T>& t) {
+    return t.unstarted().promise();
   }
 };
 

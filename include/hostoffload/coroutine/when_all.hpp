@@ -18,8 +18,9 @@ namespace detail {
 template <class Tasks, class Branches>
 class all_awaiter {
 public:
-  explicit all_awaiter(Tasks tasks, Branches branches = {})
-      : tasks_(std::move(tasks)), branches_(std::move(branches)) {}
+  explicit all_awaiter(Tasks tasks, Branches branches = {}) : tasks_(std::move(tasks)), branches_(std::move(branches)) {
+    for (const auto& t : tasks_) static_cast<void>(task_access::unstarted(t));
+  }
   all_awaiter(const all_awaiter&) = delete;
   all_awaiter& operator=(const all_awaiter&) = delete;
 

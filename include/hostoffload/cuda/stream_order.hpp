@@ -61,7 +61,8 @@ public:
       if (free == 0 && streams_[i].leases == 0) free = i;
     }
     if (free == 0)
-      throw usage_error("leases on more than " + std::to_string(max_streams) + " streams at one time: end some");
+      throw usage_error("leases on more than " + std::to_string(max_streams - fixed_) +
+                        " streams beside the scheduler's own at one time: end some");
     return adopt(static_cast<stream_id>(free), handle, unique);
   }
   /// The streams added so far are the scheduler's own; they are never given up.

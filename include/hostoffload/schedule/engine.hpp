@@ -12,6 +12,7 @@
 #include <hostoffload/cuda/graph.hpp>
 #include <hostoffload/cuda/stream.hpp>
 #include <hostoffload/cuda/stream_order.hpp>
+#include <hostoffload/memory/callers_memory.hpp>
 #include <hostoffload/memory/host_piece.hpp>
 #include <hostoffload/memory/slot_cache.hpp>
 #include <hostoffload/memory/window_slab.hpp>
@@ -77,14 +78,17 @@ public:
   void make_inline(lease_request& q);
   /// Starts the coroutine; `waiter` goes on, in finish(q), when it has ended.
   void start_making(lease_request& q, promise_base& waiter);
-  void enqueue(lease_request& q, promise_base& waiter) noexcept;
-  void dequeue(lease_request& q) noexcept;
+  void enqueue(lease_request& q, promise_base& waiter);
+  /// Nobody waits for it any more: what it had begun to make is as before.
+  void give_up(lease_request& q) noexcept;
   /// The lease, or the error, after a wait.
   void finish(lease_request& q);
   /// The lease at once: no coroutine is there to wait for it.
   void lease_now(lease_request& q);
   void begin_produce(lease_request& q);
-  void end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing) noexcept;
+  /// What a lease that is left by an exception wrote is not kept.
+  void end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                 bool left_by_exception) noexcept;
 
   // steps
   void begin_step();
@@ -110,7 +114,7 @@ public:
   void prepare_root(promise_base& root) noexcept { root.line = &root_line_; }
   [[nodiscard]] branch* current_line() noexcept;
   /// Puts a coroutine off until the host may read what `q` is for.
-  void wait_for_value(host_value_request& q, promise_base& waiter) noexcept;
+  void wait_for_value(host_value_request& q, promise_base& waiter);
 
   [[nodiscard]] step_report report();
   [[nodiscard]] cudaStream_t compute() const noexcept { return order_.handle(compute_id); }
@@ -119,7 +123,7 @@ public:
     return (r.aside != nullptr ? r.aside : r.device)->begin;
   }
   void throw_if_closed() const {
-    if (closed_) throw usage_error("the scheduler of this tensor has been destroyed: tensors are used while it lives");
+    if (closed_) throw usage_error("the scheduler has been destroyed: its tensors and steps are used while it lives");
   }
 
 private:
@@ -141,19 +145,23 @@ private:
   // engine_lease.hpp
   outcome request(lease_request& q, bool oldest);
   bool begin_making(lease_request& q, bool oldest);
+  promise_base& making_coroutine(lease_request& q, const promise_base* waiter);
   void finish_making(tensor_record& r);
-  void abort_making(tensor_record& r, bool has_run) noexcept;
+  void throw_if_gone(const lease_request& q);
+  void abort_making(const maker& what, bool has_run) noexcept;
   void grant(lease_request& q);
   void settle(tensor_record& r);
   static void keep(tensor_record& r) noexcept;
   [[nodiscard]] static stream_clock last_users(const tensor_record& r) noexcept;
   void finish_life(tensor_record& r, bool by_last_use) noexcept;
   void serve_waiters();
+  void dequeue(lease_request& q) noexcept;
   bool serve(lease_request& q, bool oldest);
   void resume(lease_request& q) noexcept;
   [[nodiscard]] std::string who_holds_the_window() const;
   [[noreturn]] void throw_no_room(const lease_request& q) const;
   void throw_kept_error();
+  void throw_unless_mine(const promise_base& waiter) const;
   void throw_without_host_slot(const tensor_record& r) const;
 
   // engine_copies.hpp
@@ -187,6 +195,7 @@ private:
   void begin_counting();
   void finish_step();
   void idle();
+  [[nodiscard]] lease_request* waiting_for(const tensor_record& r) const noexcept;
   [[nodiscard]] lease_request* oldest_waiting(const branch* after = nullptr) const noexcept;
   bool serve_oldest();
   void learn_reserve() noexcept;

@@ -53,6 +53,7 @@ inline void engine::begin_capture() {
 
 /// The step is over and nobody has launched it. Throws what end_step would, and cuda_error, then without a graph.
 inline captured_step engine::end_capture() {
+  throw_if_closed();
   try {
     finish_step();
     join_streams();

@@ -90,7 +90,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
     for (tensor_record* m : r.made_by->members) {
       slot* const taken = take_slot(*m, q.line, oldest, any_rank, compute_id);
       if (taken == nullptr) {
-        abort_making(r, false);
+        abort_making(*r.made_by, false);
         return false;
       }
       use_begins(*taken, *m);
@@ -105,7 +105,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
     }
     put_behind(compute_id, needed, r.as_purpose());
   } catch (...) {
-    abort_making(r, false);
+    abort_making(*r.made_by, false);
     throw;
   }
   if (again) ++row(r).recomputed;
@@ -118,14 +118,16 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
 
 /// The slots go back; the tensors are as before. If the function has run, their next owners go behind all it may have
 /// enqueued.
-inline void engine::abort_making(tensor_record& r, bool has_run) noexcept {
-  for (tensor_record* m : r.made_by->members) {
+inline void engine::abort_making(const maker& what, bool has_run) noexcept {
+  if (closed_) return;
+  for (tensor_record* m : what.members) {
     const bool is_aside = m->aside != nullptr;
     if (!is_aside && m->state != life::making) continue;
     slot*& taken = is_aside ? m->aside : m->device;
-    if (!is_aside) m->state = m->remaking ? life::alive : life::none;
+    if (!is_aside) m->state = m->remaking && !m->gone ? life::alive : life::none;
     use_ends(*taken, *m);
     free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);
+    if (std::exchange(m->gone, false)) free_records_.push_back(m);
   }
 }
 
@@ -150,23 +152,47 @@ inline void engine::finish_making(tensor_record& r) {
 }
 
 inline void engine::make_inline(lease_request& q) {
-  tensor_record& r = *q.tensor;
+  q.made_by = q.tensor->made_by;
   branch* const outer = std::exchange(inline_line_, &q.making);
   try {
-    r.made_by->call();
+    q.made_by->call();
+    throw_if_gone(q);
   } catch (...) {
     inline_line_ = outer;
-    abort_making(r, true);
+    abort_making(*q.made_by, true);
     throw;
   }
   inline_line_ = outer;
-  finish_making(r);
+  finish_making(*q.tensor);
   grant(q);
 }
 
+/// Somebody destroyed the tensor while its define function ran.
+inline void engine::throw_if_gone(const lease_request& q) {
+  throw_if_closed();
+  if (q.tensor->made_by == q.made_by) return;
+  throw_kept_error();
+  throw usage_error("a tensor of a group was destroyed while the group was made");
+}
+
+/// The coroutine, ready to start; `waiter` if another one awaits it.
+inline promise_base& engine::making_coroutine(lease_request& q, const promise_base* waiter) {
+  q.made_by = q.tensor->made_by;
+  try {
+    if (waiter != nullptr) throw_unless_mine(*waiter);
+    q.making_task = q.made_by->start();
+    promise_base& child = task_access::unstarted(*q.making_task);
+    child.line = &q.making;
+    return child;
+  } catch (...) {
+    q.making_task.reset();
+    abort_making(*q.made_by, true);
+    throw;
+  }
+}
+
 inline void engine::start_making(lease_request& q, promise_base& waiter) {
-  q.making_task = q.tensor->made_by->start();
-  promise_base& child = task_access::promise(*q.making_task);
+  promise_base& child = making_coroutine(q, &waiter);
   child.start_under(waiter);
   child.line = &q.making;
   loop_.put_first(child);
@@ -177,8 +203,9 @@ inline void engine::finish(lease_request& q) {
   if (q.granted) return;
   try {
     task_access::promise(*q.making_task).take();
+    throw_if_gone(q);
   } catch (...) {
-    abort_making(*q.tensor, true);
+    give_up(q);
     serve_waiters();
     throw;
   }
@@ -204,14 +231,13 @@ inline void engine::lease_now(lease_request& q) {
     make_inline(q);
     return;
   }
-  q.making_task = q.tensor->made_by->start();
-  promise_base& root = task_access::promise(*q.making_task);
-  root.line = &q.making;
+  promise_base& root = making_coroutine(q, nullptr);
   branch* const outer = std::exchange(inline_line_, nullptr);
   try {
     run_loop(root);
   } catch (...) {
     inline_line_ = outer;
+    give_up(q);
     throw;
   }
   inline_line_ = outer;
@@ -281,7 +307,8 @@ inline void engine::begin_produce(lease_request& q) {
   q.granted = true;
 }
 
-inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing) noexcept {
+inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                              bool left_by_exception) noexcept {
   if (closed_ || generation != r.generation) return;  // of a life that is over
   try {
     const std::uint64_t released = order_.lease_ends(on);
@@ -290,8 +317,12 @@ inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream
     if (--r.leases != 0) return;
     r.pattern.ends(++uses_);
     use_ends(*r.device, r);
-    if (writing && r.in_window()) copy_out(r);
-    settle(r);
+    if (writing && left_by_exception) {
+      finish_life(r, false);
+    } else {
+      if (writing && r.in_window()) copy_out(r);
+      settle(r);
+    }
     if (r.in_window() && may_fetch_ahead() && order_.next_point(on) == released) order_.record(on, r.as_purpose());
     serve_waiters();
   } catch (...) {

@@ -6,6 +6,8 @@
 namespace hostoffload::inline v0::detail {
 
 inline engine::engine(const scheduler_options& options) : options_(options) {
+  check_device_memory(options.device_memory);
+  check_host_memory(options.host_memory);
   order_.add(options.compute, "compute");
   if (options.overlap) {
     out_stream_.emplace();
@@ -39,10 +41,12 @@ inline engine::engine(const scheduler_options& options) : options_(options) {
 inline void engine::close() noexcept {
   if (closed_) return;
   closed_ = true;
+  if (capturing_) discard_capture();
   for (const auto& s : {&out_stream_, &in_stream_}) {
     if (*s) ignore(cudaStreamSynchronize((*s)->get()));
   }
   if (!options_.overlap || has_launched_) ignore(cudaStreamSynchronize(compute()));
+  in_step_ = false;
   window_.reset();
   device_.reset();
   host_.reset();
@@ -95,23 +99,31 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
   return *r;
 }
 
+/// A tensor that is being made leaves its record, and the slot that is being written, to whoever makes it.
 inline void engine::remove(tensor_record& r) noexcept {
   if (closed_) return;
   invalidate_graphs("a tensor was destroyed");
-  if (r.leases != 0 && !kept_error_) {
-    kept_error_ =
-        std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while a lease on it was held"));
+  const bool being_made = (r.state == life::making && r.leases == 0) || r.aside != nullptr;
+  if ((r.leases != 0 || being_made) && !kept_error_) {
+    kept_error_ = std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while " +
+                                                      (being_made ? "it was being made" : "a lease on it was held")));
   }
-  if (r.state != life::none) {
+  while (lease_request* const q = waiting_for(r)) {
+    q->failure = std::make_exception_ptr(usage_error("tensor " + r.title() + " was destroyed while it was awaited"));
+    dequeue(*q);
+    loop_.put_last(*q->waiter);
+  }
+  if (r.state == life::alive || r.leases != 0) {
     if (r.leases != 0) order_.record_leases();
     r.written.join(order_.next_points());
-    if (r.leases != 0 || r.state == life::making) use_ends(*r.device, r);
+    if (r.leases != 0) use_ends(*r.device, r);
     r.leases = 0;
     finish_life(r, false);
   }
   if (r.made_by != nullptr) {
     const std::shared_ptr<maker> shared = std::move(r.made_by);
     for (tensor_record* m : shared->members) m->made_by.reset();
+    if (!being_made) std::erase(shared->members, &r);
   }
   if (r.in_window()) host_planned_ -= slot_size(r.bytes);
   if (r.host != nullptr) {
@@ -122,12 +134,15 @@ inline void engine::remove(tensor_record& r) noexcept {
   }
   count_tensor(r, -1);
   std::erase(tensors_, &r);
-  free_records_.push_back(&r);
+  r.gone = being_made;
+  if (!r.gone) free_records_.push_back(&r);
 }
 
 inline void engine::define(const std::shared_ptr<maker>& made_by) {
   throw_if_closed();
   for (tensor_record* m : made_by->members) {
+    if (std::count(made_by->members.begin(), made_by->members.end(), m) != 1)
+      throw usage_error("tensor " + m->title() + " is in its group twice: one function writes it once");
     if (m->made_by != nullptr) throw usage_error("tensor " + m->title() + " is defined twice: one function makes it");
     if (m->state != life::none)
       throw usage_error("tensor " + m->title() + " is defined while it holds values: define it first");
@@ -240,6 +255,7 @@ inline void engine::begin_report() noexcept {
 }
 
 inline void engine::end_step() {
+  throw_if_closed();
   finish_step();
   history_->end(now_, compute());
 }
@@ -293,6 +309,7 @@ inline void engine::drop_leases_of(tensor_record& r) noexcept {
 }
 
 inline void engine::abandon_step() noexcept {
+  if (closed_) return;
   loop_.clear();
   while (first_waiting_ != nullptr) dequeue(*first_waiting_);
   first_value_ = nullptr;
@@ -316,12 +333,19 @@ inline void engine::abandon_step() noexcept {
   if (capturing_) discard_capture();
 }
 
-inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) noexcept {
+inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) {
+  throw_unless_mine(waiter);
   q.waiter = &waiter;
   q.line = waiter.line;
   host_value_request** end = &first_value_;
   while (*end != nullptr) end = &(*end)->next;
   *end = &q;
+}
+
+inline lease_request* engine::waiting_for(const tensor_record& r) const noexcept {
+  lease_request* q = first_waiting_;
+  while (q != nullptr && q->tensor != &r) q = q->next;
+  return q;
 }
 
 inline lease_request* engine::oldest_waiting(const branch* after) const noexcept {
@@ -362,7 +386,8 @@ inline void engine::idle() {
   }
   if (first_waiting_ == nullptr) {
     throw usage_error(
-        "a coroutine awaits something that no scheduler knows: within a step, await tensors, tasks and when_all");
+        "a coroutine awaits something that no scheduler knows: within a step, await tensors, host values, tasks and "
+        "when_all");
   }
   reserve_known_ = false;        // should they stand in each other's way: the next step runs them one after the other
   lease_request* told = oldest;  // of those that wait for room, if there is one

@@ -5,7 +5,13 @@
 
 namespace hostoffload::inline v0::detail {
 
-inline void engine::enqueue(lease_request& q, promise_base& waiter) noexcept {
+inline void engine::throw_unless_mine(const promise_base& waiter) const {
+  if (waiter.runner == &loop_) return;
+  throw usage_error("a coroutine waits for a tensor or for host values of another scheduler than runs it");
+}
+
+inline void engine::enqueue(lease_request& q, promise_base& waiter) {
+  throw_unless_mine(waiter);
   q.waiter = &waiter;
   q.next = nullptr;
   q.queued = true;
@@ -20,6 +26,13 @@ inline void engine::dequeue(lease_request& q) noexcept {
   (before == nullptr ? first_waiting_ : before->next) = q.next;
   if (last_waiting_ == &q) last_waiting_ = before;
   q.queued = false;
+}
+
+inline void engine::give_up(lease_request& q) noexcept {
+  dequeue(q);
+  if (!q.making_task) return;
+  q.making_task.reset();
+  abort_making(*q.made_by, true);
 }
 
 /// Tries once more; true when the waiter goes on.

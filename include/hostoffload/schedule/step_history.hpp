@@ -101,7 +101,7 @@ private:
   static std::optional<double> seconds(const event& from, const event& to) {
     float milliseconds = 0;
     const cudaError_t code = cudaEventElapsedTime(&milliseconds, from.get(), to.get());
-    if (code == cudaErrorNotReady || code == cudaErrorInvalidResourceHandle) {  // the latter: an end was never recorded
+    if (code == cudaErrorNotReady) {
       ignore(code);
       return std::nullopt;
     }

@@ -57,6 +57,7 @@ struct tensor_record {
   bool remaking = false;         // while making: values that were dropped
   bool temporary = false;        // its life was over: made again for one recomputation alone
   bool unused = false;           // made together with another tensor and not leased yet
+  bool gone = false;             // destroyed while it was being made
   unsigned leases = 0;
   use_pattern pattern{};
 
@@ -91,6 +92,7 @@ struct lease_request {
 
   branch making{};  // under which the define function runs
   std::optional<task<>> making_task{};
+  std::shared_ptr<maker> made_by{};  // lives until then, whatever becomes of the tensor
   bool granted = false;
   std::uint64_t generation = 0;  // of the lease granted
   std::exception_ptr failure{};

@@ -24,9 +24,6 @@ public:
     if (l >= ticks_.size()) ticks_.resize(l + std::size_t{1});
     ticks_[l] = tick;
   }
-  void raise(lane l, std::uint64_t tick) {
-    if (!after(l, tick)) set(l, tick);
-  }
 
   void join(const vector_clock& other) {
     if (other.ticks_.size() > ticks_.size()) ticks_.resize(other.ticks_.size());

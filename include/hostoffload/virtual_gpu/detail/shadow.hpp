@@ -102,8 +102,6 @@ public:
     segments_.erase(at(kept + 1), at(i));
   }
 
-  [[nodiscard]] std::size_t pieces() const noexcept { return segments_.size(); }
-
 private:
   // Index of the first piece of [begin, end) after the pieces at both borders were split.
   std::size_t from(std::size_t begin, std::size_t end) {

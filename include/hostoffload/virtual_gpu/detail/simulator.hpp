@@ -46,9 +46,6 @@ public:
   /// Appends to the operation's stream.
   void enqueue(pending_operation& op);
 
-  /// The moment of the last thing that happened.
-  [[nodiscard]] double now() const noexcept { return now_; }
-
   /// Lets everything up to `limit` happen.
   void advance(double limit) {
     settle();
