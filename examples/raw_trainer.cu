@@ -99,8 +99,8 @@ void load(std::vector<int>& tokens, std::vector<int>& targets, int step) {
       "what is saved stays, what is dropped is made again, what is sent away returns in the reverse order. ";
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t at = static_cast<std::size_t>(step) * 13 + r / sequence * 47 + r % sequence;
-    tokens[r] = text[at % text.size()];
-    targets[r] = text[(at + 1) % text.size()];
+    tokens[r] = static_cast<unsigned char>(text[at % text.size()]);
+    targets[r] = static_cast<unsigned char>(text[(at + 1) % text.size()]);
   }
 }
 
