@@ -16,16 +16,16 @@ std::size_t aligned(std::size_t elements) { return (elements + alignment - 1) / 
 std::size_t elements(const std::vector<parameter>& list) { return aligned(list.back().offset + list.back().size()); }
 
 template <class T, class C>
-void adamw(cudaStream_t stream, const parameter& p, const adamw_options& o, std::size_t number, T* weights, C* master,
-           const C* gradients, C* first, C* second) {
+void adamw(cudaStream_t stream, const parameter& p, const adamw_options& o, const adamw_step::values* step, T* weights,
+           C* master, const C* gradients, C* first, C* second) {
   const C beta1 = static_cast<C>(o.beta1);
   const C beta2 = static_cast<C>(o.beta2);
-  const C rate = static_cast<C>(o.learning_rate);
   const C decay = p.kind == parameter_kind::norm ? C(0) : static_cast<C>(o.weight_decay);
   const C epsilon = static_cast<C>(o.epsilon);
-  const C correct1 = static_cast<C>(1 / (1 - std::pow(o.beta1, static_cast<double>(number))));
-  const C correct2 = static_cast<C>(1 / (1 - std::pow(o.beta2, static_cast<double>(number))));
   const auto kernel = [=] HOSTOFFLOAD_DEVICE(std::size_t i) {
+    const C rate = static_cast<C>(step->rate);
+    const C correct1 = static_cast<C>(step->correct1);
+    const C correct2 = static_cast<C>(step->correct2);
     const C gradient = gradients[i];
     const C mean = beta1 * first[i] + (C(1) - beta1) * gradient;
     const C square = beta2 * second[i] + (C(1) - beta2) * gradient * gradient;
@@ -37,10 +37,11 @@ void adamw(cudaStream_t stream, const parameter& p, const adamw_options& o, std:
     weights[i] = static_cast<T>(value);
   };
   const std::size_t n = p.size();
-  ho::launch(stream, n, kernel,
-             ho::work{.name = "adamw",
-                      .reads = {range(gradients, n), range(first, n), range(second, n), range(master, n)},
-                      .writes = {range(first, n), range(second, n), range(master, n), range(weights, n)}});
+  ho::launch(
+      stream, n, kernel,
+      ho::work{.name = "adamw",
+               .reads = {range(step, 1), range(gradients, n), range(first, n), range(second, n), range(master, n)},
+               .writes = {range(first, n), range(second, n), range(master, n), range(weights, n)}});
 }
 
 }  // namespace
@@ -61,7 +62,8 @@ trained_arrays<T>::trained_arrays(std::vector<parameter> list, std::uint64_t see
       weights_(elements(list_)),
       gradients_(elements(list_)),
       first_(elements(list_)),
-      second_(elements(list_)) {
+      second_(elements(list_)),
+      step_(stream) {
   if constexpr (!std::is_same_v<T, C>) master_.emplace(elements(list_));
   std::vector<C> start(elements(list_));
   for (const parameter& p : list_) {
@@ -87,10 +89,11 @@ compute_t<T>* trained_arrays<T>::master_data() const {
 }
 
 template <class T>
-void trained_arrays<T>::update(const adamw_options& options, std::size_t number, cudaStream_t stream) {
+void trained_arrays<T>::update(const adamw_options& options, cudaStream_t stream) {
+  step_.advance(options, stream);
   for (const parameter& p : list_) {
     if (p.kind == parameter_kind::bias) continue;
-    adamw(stream, p, options, number, weights_.data() + p.offset, master_data() + p.offset,
+    adamw(stream, p, options, step_.device(), weights_.data() + p.offset, master_data() + p.offset,
           gradients_.data() + p.offset, first_.data() + p.offset, second_.data() + p.offset);
   }
 }

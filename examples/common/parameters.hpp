@@ -2,6 +2,7 @@
 // The trained arrays of a model: weights in the element type, and in compute_t gradients, AdamW's two moments and, for
 // bf16, the master copy of the weights. Each kind lies in one allocation, all in the same order.
 
+#include "adamw.hpp"
 #include "device_array.hpp"
 #include "element.hpp"
 
@@ -44,15 +45,6 @@ private:
   std::size_t offset_ = 0;
 };
 
-/// Decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101); norms do not decay.
-struct adamw_options {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0.1;
-};
-
 /// Defined for float, double and bf16.
 template <class T>
 class trained_arrays {
@@ -71,8 +63,9 @@ public:
 
   void zero_gradients(cudaStream_t stream) { gradients_.zero(stream); }
 
-  /// Step `number` counts from 1.
-  void update(const adamw_options& options, std::size_t number, cudaStream_t stream);
+  /// One step of AdamW.
+  void update(const adamw_options& options, cudaStream_t stream);
+  [[nodiscard]] const adamw_step& optimiser_step() const { return step_; }
 
   /// The following wait for `stream`. Values are the master copy, in the order of list() with its gaps.
   [[nodiscard]] std::vector<C> values(cudaStream_t stream) const;
@@ -85,6 +78,7 @@ private:
   device_array<C> gradients_;
   device_array<C> first_;
   device_array<C> second_;
+  adamw_step step_;
   std::optional<device_array<C>> master_;  // bf16 only
 };
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,13 +59,15 @@ public:
   double step() override {
     ++steps_;
     upload(steps_ - 1);
-    parameters_.zero_gradients(stream_.get());
-    if constexpr (requires { model_.begin_step(stream_.get()); }) model_.begin_step(stream_.get());
-    const auto whole_step = [this] { return learn(); };
-    scheduler_.run(whole_step);
-    parameters_.update(options_.optimiser, steps_, stream_.get());
-    if constexpr (requires { model_.end_step(options_, stream_.get()); }) model_.end_step(options_, stream_.get());
-    return download_total();
+    const auto whole_step = [this] { return train(); };
+    if (graph_) {
+      graph_->launch();
+    } else {
+      scheduler_.run(whole_step);
+    }
+    const double loss = download_total();
+    if (options_.graph && steps_ == steps_before_capture) graph_.emplace(scheduler_.capture(whole_step));
+    return loss;
   }
 
   double compute_gradients(std::size_t batch) override {
@@ -104,9 +107,21 @@ public:
   [[nodiscard]] ho::step_report report() override { return scheduler_.report(); }
 
 private:
+  static constexpr std::size_t steps_before_capture = 2;  // in the first the scheduler learns, the second is steady
+
   [[nodiscard]] double scale() const { return 1 / static_cast<double>(rows_); }
 
   static std::vector<double> widen(const std::vector<C>& values) { return {values.begin(), values.end()}; }
+
+  /// From zeroed gradients to updated weights. All that differs between steps lies on the device: tokens, the loss, and
+  /// what AdamW knows of the step.
+  ho::task<> train() {
+    parameters_.zero_gradients(stream_.get());
+    if constexpr (requires { model_.begin_step(stream_.get()); }) model_.begin_step(stream_.get());
+    co_await learn();
+    parameters_.update(options_.optimiser, stream_.get());
+    if constexpr (requires { model_.end_step(options_, stream_.get()); }) model_.end_step(options_, stream_.get());
+  }
 
   ho::task<> learn() {
     for (std::size_t row = 0; row < rows_; row += micro_rows_) {
@@ -148,6 +163,7 @@ private:
   pinned_array<double> host_total_;
   ho::prefetch_scheduler scheduler_;
   Model model_;
+  std::optional<ho::step_graph> graph_;
 };
 
 }  // namespace examples

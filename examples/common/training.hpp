@@ -33,6 +33,7 @@ struct run_options {
   std::size_t micro_batches = 1;  // that the step is divided into; gradients are summed in their order
   std::uint64_t seed = 1;
   adamw_options optimiser;
+  bool graph = false;                                  // from the third on, steps are launches of a captured one
   std::size_t window = ho::unlimited;                  // bytes of device memory for offloaded tensors
   std::size_t host_capacity = ho::unlimited;           // bytes of pinned memory for them
   std::shared_ptr<const std::vector<double>> start{};  // weights, laid out as the run's list(); null: from the seed

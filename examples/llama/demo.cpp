@@ -110,6 +110,7 @@ std::vector<row> compare(const options& o, device& on, const token_stream& data)
     training_options run = o.run;
     run.batch = batch;
     run.placement = plan::save;
+    run.graph = false;
     std::optional<outcome> reference;
     try {
       reference = train(on, roomy(on), run, data, o.steps,
@@ -118,6 +119,7 @@ std::vector<row> compare(const options& o, device& on, const token_stream& data)
       if (on.has(device::variant::unlimited_memory)) throw;
     }
 
+    run.graph = o.run.graph;
     for (const plan p : o.plans) {
       row r{.placement = p, .batch = batch};
       run.placement = p;

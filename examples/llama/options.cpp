@@ -46,7 +46,12 @@ void check(const options& o) {
   if (!o.save.empty() && (o.plans.size() != 1 || o.batches.size() != 1)) {
     throw std::invalid_argument("--save needs one --placement and one --batch: each run ends with weights of its own");
   }
-  if (!(o.run.optimiser.learning_rate > 0)) throw std::invalid_argument("--learning-rate must be positive");
+  const examples::adamw_options& a = o.run.optimiser;
+  if (!(a.learning_rate > 0)) throw std::invalid_argument("--learning-rate must be positive");
+  if (a.decay_until != 0 && a.decay_until <= a.warm_up) {
+    throw std::invalid_argument("--decay-until " + std::to_string(a.decay_until) + " must be larger than --warm-up " +
+                                std::to_string(a.warm_up));
+  }
 }
 
 }  // namespace
@@ -84,6 +89,13 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
       ->group("What to run");
   app.add_option("--seed", o.run.seed, "For weights and batches")->group("What to run");
   app.add_option("--learning-rate", o.run.optimiser.learning_rate, "Of AdamW")->group("What to run");
+  app.add_option("--warm-up", o.run.optimiser.warm_up, "Steps over which the learning rate rises to its value")
+      ->group("What to run");
+  app.add_option("--decay-until", o.run.optimiser.decay_until,
+                 "Step until which the learning rate falls to a tenth along a cosine; 0: it does not fall")
+      ->group("What to run");
+  app.add_flag("--graph", o.run.graph, "From the third on, each step is a launch of one captured CUDA graph")
+      ->group("What to run");
   app.add_option("--window", window,
                  "Device memory for offloaded tensors: bytes (512KiB, 3MiB), a number of layers' worth (3layers), "
                  "least, unlimited")

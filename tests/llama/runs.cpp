@@ -57,6 +57,7 @@ result train(const llama::training_options& options, std::size_t steps, std::uin
     const hostoffload::step_report last = run->report();
     done.least_window_bytes = last.least_window_bytes;
     done.bytes_in = last.bytes_in;
+    done.replays = last.replays;
     for (const hostoffload::tensor_report& each : last.tensors) done.recomputed += each.recomputed;
   }
   require_no_findings();

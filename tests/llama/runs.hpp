@@ -14,6 +14,7 @@ struct result {
   std::vector<double> parameters;
   std::size_t least_window_bytes = 0;
   std::size_t bytes_in = 0;    // in the last step, from host to device
+  std::size_t replays = 0;     // launches of a captured step
   std::size_t recomputed = 0;  // in the last step, runs of a define function for values that were dropped
 };
 
