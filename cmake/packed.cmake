@@ -1,0 +1,31 @@
+# The dependencies from the sources that tests/gpu/pack.sh has put into tests/gpu/packed, under the names that
+# find_package gives them. HOSTOFFLOAD_PACKED: the packages that need not be looked for.
+set(packed "${PROJECT_SOURCE_DIR}/tests/gpu/packed")
+set(HOSTOFFLOAD_PACKED Catch2 CLI11 nlohmann_json fmt benchmark)
+message(STATUS "Dependencies: ${packed}")
+
+function(hostoffload_packed_headers name folder)
+  add_library(${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${name} SYSTEM INTERFACE "${packed}/${folder}")
+endfunction()
+hostoffload_packed_headers(CLI11::CLI11 cli11/include)
+hostoffload_packed_headers(nlohmann_json::nlohmann_json json/include)
+hostoffload_packed_headers(fmt::fmt fmt/include)
+target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+
+file(CONFIGURE OUTPUT packed/catch_main.cpp CONTENT "#define CATCH_CONFIG_MAIN\n#include <catch2/catch.hpp>\n")
+add_library(packed_catch2 STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/packed/catch_main.cpp")
+target_include_directories(packed_catch2 SYSTEM PUBLIC "${packed}/catch2/single_include")
+target_compile_features(packed_catch2 PUBLIC cxx_std_20)
+add_library(Catch2::Catch2WithMain ALIAS packed_catch2)
+list(APPEND CMAKE_MODULE_PATH "${packed}/catch2/contrib")   # include(Catch)
+
+find_package(Threads REQUIRED)
+file(GLOB benchmark_sources CONFIGURE_DEPENDS "${packed}/benchmark/src/*.cc")
+list(FILTER benchmark_sources EXCLUDE REGEX "benchmark_main\\.cc$")
+add_library(packed_benchmark STATIC EXCLUDE_FROM_ALL ${benchmark_sources})
+target_include_directories(packed_benchmark SYSTEM PUBLIC "${packed}/benchmark/include")
+target_compile_definitions(packed_benchmark PUBLIC BENCHMARK_STATIC_DEFINE PRIVATE HAVE_STD_REGEX HAVE_STEADY_CLOCK)
+target_compile_options(packed_benchmark PRIVATE -O2 -w)
+target_link_libraries(packed_benchmark PUBLIC Threads::Threads)
+add_library(benchmark::benchmark ALIAS packed_benchmark)

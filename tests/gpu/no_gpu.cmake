@@ -1,0 +1,10 @@
+# PROGRAM, where no GPU is to be seen, says so in one line that names its twin, and ends with exit code 2.
+cmake_path(GET PROGRAM FILENAME name)
+execute_process(COMMAND "${PROGRAM}" RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE error)
+message("${output}${error}")
+if(NOT code EQUAL 2)
+  message(FATAL_ERROR "exit code ${code}, not 2")
+endif()
+if(NOT output STREQUAL "" OR NOT error MATCHES "^${name}: no CUDA GPU here \\([^\n]*\\); run ${name}-virtual\n$")
+  message(FATAL_ERROR "not one line that names ${name}-virtual")
+endif()
