@@ -44,7 +44,8 @@ private:
   std::size_t window_;
 };
 
-/// needed() bytes for all offloaded tensors so far, capacity() bytes allowed.
+/// needed() bytes for all offloaded tensors so far, or for a pinned slab; capacity() bytes allowed, or left to the
+/// process.
 class host_capacity_error : public error {
 public:
   host_capacity_error(const std::string& message, std::size_t needed, std::size_t capacity)

@@ -123,6 +123,7 @@ TEST_CASE("pinned slab: more than the capacity is an error before CUDA is called
     }
   }
   CHECK_THROWS_AS(ho::pinned_slab(0), ho::usage_error);
+  CHECK_THROWS_AS(ho::pinned_slab(1_MiB, {.node = -1}), ho::usage_error);
   CHECK(vg::call_counts().empty());
   CHECK(log.str().empty());
 }

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -64,10 +65,16 @@ public:
   /// Waits until all is pinned. Before anything is mapped or CUDA is called, throws host_capacity_error where `bytes`
   /// are more than `capacity`, or than the process's control groups and the system leave it (host_limits.hpp); the
   /// limit for locked memory is only stated, since CUDA's driver pins without regard to it. A NUMA node or huge pages
-  /// that cannot be had are a warning. Throws out_of_memory, cuda_error, and usage_error for no bytes.
+  /// that cannot be had are a warning. Throws out_of_memory, cuda_error, and usage_error for no bytes or a negative
+  /// node.
   explicit pinned_slab(std::size_t bytes, const pinning_options& options = {},
                        std::size_t capacity = std::numeric_limits<std::size_t>::max()) {
     if (bytes == 0) throw usage_error("a pinned slab has at least one byte");
+    if (options.node && *options.node < 0) {
+      throw usage_error("NUMA node " + std::to_string(*options.node) +
+                        " for a pinned slab: nodes are numbered from 0; "
+                        "leave `node` out for the one nearest to the GPU");
+    }
     check_limits(bytes, capacity, options.root);
     detail::pinning_progress progress(options.log, options.progress_every, bytes);
     if (options.how == pinning::registered && detail::map_host_pages) {
@@ -125,9 +132,9 @@ private:
     throw host_capacity_error(text + ": ask for less, or raise that limit", bytes, tightest->left());
   }
 
-  void warn(std::ostream* log, const std::string& text) {
+  void warn(detail::pinning_progress& progress, const std::string& text) {
     warnings_.push_back(text);
-    if (log != nullptr) *log << "hostoffload: warning: " << text << '\n';
+    progress.say("hostoffload: warning: " + text);
   }
 
   void map(std::size_t bytes, const pinning_options& options, detail::pinning_progress& progress) {
@@ -140,30 +147,30 @@ private:
     const detail::host_pages& pages = *pages_;
     if (options.huge_pages) {
       const std::string problem = pages.use_huge_pages();
-      if (!problem.empty()) warn(options.log, "pinned memory has no huge pages: " + problem);
+      if (!problem.empty()) warn(progress, "pinned memory has no huge pages: " + problem);
     }
-    choose_node(options);
+    choose_node(options.node, progress);
     if (node_) {
       const std::string problem = pages.bind_to(*node_);
       if (!problem.empty()) {
-        warn(options.log,
+        warn(progress,
              "pinned memory is not bound to NUMA node " + std::to_string(*node_) + ", copies may be slow: " + problem);
       }
     }
     pages.touch(threads(options.threads), progress.touched);
     const std::optional<double> elsewhere = node_ ? pages.share_elsewhere(*node_) : std::nullopt;
     if (elsewhere && *elsewhere > 0) {
-      warn(options.log, std::to_string(static_cast<int>(*elsewhere * 100 + 0.5)) +
-                            " % of the pinned memory are not on NUMA node " + std::to_string(*node_) +
-                            ", which is full or could not be chosen: copies may be slow");
+      warn(progress, std::to_string(static_cast<int>(std::ceil(*elsewhere * 100))) +
+                         " % of the pinned memory are not on NUMA node " + std::to_string(*node_) +
+                         ", which is full or could not be chosen: copies may be slow");
     }
     detail::check_allocation(cudaHostRegister(pages.begin(), pages.bytes(), cudaHostRegisterPortable),
                              "cudaHostRegister", pages.bytes());
     region_ = {pages.begin(), bytes};
   }
 
-  void choose_node(const pinning_options& options) {
-    node_ = options.node;
+  void choose_node(std::optional<int> wanted, detail::pinning_progress& progress) {
+    node_ = wanted;
     if (node_) return;
     int device = 0;
     int nearest = -1;
@@ -171,8 +178,8 @@ private:
     const cudaError_t code = cudaDeviceGetAttribute(&nearest, cudaDevAttrHostNumaId, device);
     if (code != cudaSuccess) {
       detail::ignore(code);
-      warn(options.log, std::string("the GPU's NUMA node is unknown, copies may be slow: cudaDeviceGetAttribute: ") +
-                            cudaGetErrorName(code));
+      warn(progress, std::string("the GPU's NUMA node is unknown, copies may be slow: cudaDeviceGetAttribute: ") +
+                         cudaGetErrorName(code));
     } else if (nearest >= 0) {
       node_ = nearest;
     }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <ostream>
 #include <stop_token>
+#include <string>
 #include <thread>
 
 namespace hostoffload::inline v0::detail {
@@ -30,6 +31,13 @@ public:
     if (log_ == nullptr) return;
     watcher_.request_stop();
     watcher_.join();
+  }
+
+  /// A line in between.
+  void say(const std::string& line) {
+    if (log_ == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    *log_ << line << '\n';
   }
 
   /// Everything was pinned.
