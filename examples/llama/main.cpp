@@ -5,6 +5,8 @@
 #include "options.hpp"
 #include "table.hpp"
 
+#include <common/result_file.hpp>
+
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -21,9 +23,9 @@ void run(llama::options o) {
   if (!o.init.empty()) {
     o.run.start = std::make_shared<const std::vector<double>>(llama::load_checkpoint(o.init, o.run.model));
   }
-  std::optional<llama::result_file> file;
+  std::optional<examples::result_file> file;
   if (!o.json.empty()) file.emplace(o.json);
-  std::optional<llama::result_file> saved;
+  std::optional<examples::result_file> saved;
   if (!o.save.empty()) saved.emplace(o.save);
 
   llama::device device = llama::make_device(o);

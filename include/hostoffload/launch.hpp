@@ -59,7 +59,8 @@ struct work {
   std::initializer_list<byte_range> reads{};
   std::initializer_list<byte_range> writes{};
   double flops = 0;
-  double bytes = 0;  // moved to and from device memory; 0: all that is read and written, once
+  double bytes = 0;    // moved to and from device memory; 0: all that is read and written, once
+  double seconds = 0;  // at least: what it waits for outside the device, as a network
   precision rate = precision::fp32;
 };
 
@@ -201,6 +202,7 @@ void launch(cudaStream_t stream, std::size_t n, Function function, const work& w
   kernel.write_count = detail::copy_ranges(what.writes, writes, what);
   kernel.flops = what.flops;
   kernel.bytes = what.bytes;
+  kernel.seconds = what.seconds;
   if (what.bytes == 0) {
     for (const byte_range& r : what.reads) kernel.bytes += static_cast<double>(r.bytes);
     for (const byte_range& r : what.writes) kernel.bytes += static_cast<double>(r.bytes);

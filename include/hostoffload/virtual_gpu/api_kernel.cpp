@@ -10,8 +10,8 @@ namespace hostoffload::inline v0::virtual_gpu::detail {
 namespace {
 
 bool valid(const hostoffload_kernel& k) {
-  return k.flops >= 0 && k.bytes >= 0 && std::isfinite(k.flops) && std::isfinite(k.bytes) &&
-         k.precision >= hostoffload_fp64 && k.precision <= hostoffload_fp4 &&
+  return k.flops >= 0 && k.bytes >= 0 && k.seconds >= 0 && std::isfinite(k.flops) && std::isfinite(k.bytes) &&
+         std::isfinite(k.seconds) && k.precision >= hostoffload_fp64 && k.precision <= hostoffload_fp4 &&
          (k.read_count == 0 || k.reads != nullptr) && (k.write_count == 0 || k.writes != nullptr) &&
          (k.closure_bytes == 0 || k.copy != nullptr);
 }
@@ -49,6 +49,7 @@ void enqueue_kernel(const context& c, const hostoffload_kernel& kernel, stream& 
   op.bytes = kernel.bytes;
   op.compute_seconds = kernel.flops > 0 ? kernel.flops / c.gpu.model.rate(kernel.precision).value : 0;
   op.memory_bytes = kernel.bytes;
+  op.least_seconds = kernel.seconds;
   const bool reads = look(c, op, s, {kernel.reads, kernel.read_count}, false);
   const bool writes = look(c, op, s, {kernel.writes, kernel.write_count}, true);
   const bool declared = kernel.read_count + kernel.write_count > 0;

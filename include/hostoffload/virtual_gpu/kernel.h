@@ -37,10 +37,11 @@ struct hostoffload_kernel {
   const struct hostoffload_range* writes;
   size_t write_count;
 
-  /* Work: alone on the device the kernel takes max(flops / rate of the precision, bytes / HBM rate) and a fixed
-   * latency. */
+  /* Work: alone on the device the kernel takes max(flops / rate of the precision, bytes / HBM rate, seconds) and a
+   * fixed latency. `seconds` is what it waits for outside the device, as for a network; others do not share it. */
   double flops;
   double bytes;
+  double seconds;
   enum hostoffload_precision precision;
 
   /* The kernel's code and arguments: `copy` makes a copy at `to`, aligned to `closure_align`, before the launch
