@@ -1,0 +1,100 @@
+#include "run.hpp"
+
+#include "network.hpp"
+
+#include <hostoffload/virtual_gpu/control.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+namespace replay {
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+
+/// Of the slots of the layer's offloaded tensors, which are aligned.
+std::size_t offloaded_bytes(const run_options& o) {
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < o.of.what.layers; ++i) {
+    std::size_t sum = 0;
+    for (const tensor t : all_tensors) {
+      const std::size_t bytes = tensor_bytes(o.of.what, i, t, o.of.how.tokens());
+      if (o.placed[index_of(t)] == ho::choice::offload) sum += (bytes + 255) / 256 * 256;
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+/// Three steps: the first records, the second is the first as planned, the third is timed.
+double third_step(const run_options& o, const vgpu::machine& machine, std::size_t window, outcome& seen) {
+  rank r(o, machine);
+
+  ho::event before(ho::event_use::timing);
+  ho::event after(ho::event_use::timing);
+  {
+    ho::prefetch_scheduler scheduler(
+        {.compute = r.compute(), .window = window, .overlap = o.when.overlap, .sample_every = 0});
+    network n(r, scheduler);
+    const auto whole = [&n] { return n.step(); };
+    for (int i = 0; i < 2; ++i) scheduler.run(whole);
+    ho::event_ref(before).record(r.compute());
+    scheduler.run(whole);
+    ho::event_ref(after).record(r.compute());
+    ho::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    const ho::step_report done = scheduler.report();
+    seen.late_fetches = static_cast<double>(done.late_fetches);
+    seen.host_gib = static_cast<double>(done.host_bytes) / gib;
+    seen.window_gib = static_cast<double>(done.window_bytes) / gib;
+  }
+  float milliseconds = 0;
+  ho::check(cudaEventElapsedTime(&milliseconds, before.get(), after.get()), "cudaEventElapsedTime");
+  seen.gpu_peak_gib = static_cast<double>(vgpu::memory_usage().device_peak) / gib;
+  return static_cast<double>(milliseconds) / 1e3;
+}
+
+}  // namespace
+
+vgpu::machine as_rank(vgpu::machine m, const assumptions& with) {
+  m.device_memory.value *= with.pool_share;
+  const double devices = m.devices_per_host;
+  m.host_memory.value /= devices;
+  vgpu::link_rates& link = m.link;
+  link.to_device.value = std::min(link.to_device.value, link.all_to_device.value / devices);
+  link.to_host.value = std::min(link.to_host.value, link.all_to_host.value / devices);
+  link.both.value = std::min(link.both.value, link.all_both.value / devices / 2);
+  return m;
+}
+
+placements place(const tensor_set& set, ho::choice chosen) {
+  placements all{};
+  for (const tensor t : all_tensors) {
+    all[index_of(t)] = set.has(t) ? chosen : (t == tensor::input ? ho::choice::save : ho::choice::remat);
+  }
+  return all;
+}
+
+outcome step(const vgpu::machine& machine, const run_options& o) {
+  vgpu::machine m = machine;
+  const auto units = static_cast<hostoffload_precision>(o.of.how.products);
+  if (m.rate(units).value <= 0) throw std::invalid_argument("matrix_type: " + m.name + " has no units for it");
+  m.compute[units].value *= o.of.matrix_share;
+  vgpu::reset(m, 1, vgpu::mode::dry);
+  vgpu::record_timeline(false);
+  outcome seen;
+  try {
+    const std::size_t layer = offloaded_bytes(o);
+    const auto window = static_cast<std::size_t>(o.when.window_layers * static_cast<double>(layer));
+    seen.step_s = third_step(o, m, window, seen);
+    seen.fits = true;
+    seen.tflops_per_device = step_flops(o.of.what, o.of.how.tokens(), o.of.how.sequence).total / seen.step_s / 1e12;
+  } catch (const ho::out_of_memory& e) {
+    seen = outcome{};
+    seen.host_is_full = e.call() == "cudaHostAlloc";
+    seen.missing_gib = static_cast<double>(e.requested()) / gib;
+  }
+  return seen;
+}
+
+}  // namespace replay
