@@ -38,7 +38,7 @@ void run(const schedules::options& o) {
     std::vector<schedules::row> of_workload;
     for (const std::string& name : names) {
       schedules::measured m = schedules::measure(w, b, name);
-      if (!o.dump.empty() && m.figures.refused.empty()) schedules::dump(o.dump, m);
+      if (!o.dump.empty() && !m.timeline.segments.empty()) schedules::dump(o.dump, m);
       of_workload.push_back(std::move(m.figures));
     }
     if (prints_table) std::cout << '\n' << schedules::table(w, b, of_workload) << std::flush;

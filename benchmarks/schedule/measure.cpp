@@ -2,9 +2,11 @@
 
 #include "machine.hpp"
 #include "peers.hpp"
+#include "recorded.hpp"
 #include "trainer.hpp"
 
 #include <hostoffload/errors.hpp>
+#include <hostoffload/schedule/plan_step.hpp>
 
 #include <algorithm>
 #include <stdexcept>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::string_view ours = "planned";
 constexpr std::string_view ours_at = "planned@";
+constexpr std::string_view on_paper = "predicted";
 constexpr double window_allowance = 1.1;  // of the least window, for the free choice
 
 const peer& peer_named(std::string_view name) {
@@ -55,10 +58,23 @@ void measure_ours(measured& m, const workload& w, double window) {
   m.timeline = std::move(r.timeline);
 }
 
+void predict(measured& m, const workload& w, double window) {
+  const auto plan = hostoffload::plan_step(recorded(w), static_cast<std::size_t>(window));
+  if (!plan) {
+    m.figures.refused = "no plan fits into the window";
+    return;
+  }
+  m.figures.step_s = plan->step_s;
+  m.figures.exposed_s = plan->step_s - plan->compute_s;
+  m.figures.window_bytes = static_cast<double>(plan->window_bytes);
+  m.figures.peak_bytes = static_cast<double>(plan->alive_bytes);
+  m.figures.planned_peak_bytes = static_cast<double>(plan->window_bytes);
+}
+
 }  // namespace
 
 std::vector<std::string> schedule_names() {
-  std::vector<std::string> names{std::string(ours)};
+  std::vector<std::string> names{std::string(ours), std::string(on_paper)};
   for (const peer& p : peers()) {
     names.emplace_back(p.name);
     names.push_back(std::string(ours_at).append(p.name));
@@ -82,6 +98,8 @@ measured measure(const workload& w, const bounds& b, std::string_view schedule) 
   try {
     if (schedule == ours) {
       measure_ours(m, w, window_allowance * b.window_bytes);
+    } else if (schedule == on_paper) {
+      predict(m, w, window_allowance * b.window_bytes);
     } else if (schedule.substr(0, ours_at.size()) == ours_at) {
       const peer& other = peer_named(schedule.substr(ours_at.size()));
       measure_ours(m, w, peak_bytes(w, step_on(machine_for(w), other, w).held));

@@ -13,8 +13,9 @@
 
 namespace schedules {
 
-/// A schedule's name: that of a peer; "planned", this library with a window of its choice; or "planned@PEER", this
-/// library with the window that the peer has used.
+/// A schedule's name: that of a peer; "planned", this library with a window of its choice; "predicted", what its
+/// planner says that this will be, without stepping anything; or "planned@PEER", this library with the window that the
+/// peer has used.
 [[nodiscard]] std::vector<std::string> schedule_names();
 
 struct bounds {

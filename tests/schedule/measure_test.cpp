@@ -65,6 +65,20 @@ TEST_CASE("in no more window than each of the others used, ours is at least as f
   }
 }
 
+TEST_CASE("no plan is faster than the floor of the window that it fills") {
+  auto all = schedules::named_workloads();
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) all.push_back(schedules::random_workload(seed));
+  for (const auto& w : all) {
+    INFO(w.name);
+    const auto b = schedules::bounds_of(w);
+    const auto r = schedules::measure(w, b, "predicted").figures;
+    REQUIRE(r.refused.empty());
+    CHECK(r.window_bytes <= 1.1 * b.window_bytes);
+    CHECK(r.step_s >= schedules::least_step(w, r.window_bytes) * (1 - 1e-9));
+    CHECK(r.step_s <= 1.05 * r.bound_s);
+  }
+}
+
 TEST_CASE("a window below the largest access is refused with the reason, and the row says so") {
   const auto w = tiny::step({1e-3, 1e-3, 1e-3}, {{4, 0, {2}}, {4, 0, {2}}}, 1e6, 1e6);
   schedules::bounds b = schedules::bounds_of(w);
