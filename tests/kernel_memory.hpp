@@ -27,7 +27,7 @@ inline void copy_out(cudaStream_t stream, const float* in, const kernel_memory& 
 #if defined(__CUDACC__)
   float* const to = memory.get();
 #else
-  const kernel_memory to = memory;
+  const kernel_memory& to = memory;  // of which the kernel has a copy
 #endif
   hostoffload::launch(stream, n, [=] HOSTOFFLOAD_DEVICE(std::size_t i) { (&to[0])[i] = in[i]; },
                       {.name = "look", .reads = {{in, n * sizeof *in}}, .flops = flops});

@@ -13,7 +13,7 @@ namespace {
 namespace vgpu = hostoffload::virtual_gpu;
 
 vgpu::machine machine_of(const device_request& r) {
-  const vgpu::machine m = vgpu::machine_named(r.machine);
+  vgpu::machine m = vgpu::machine_named(r.machine);
   if (r.scale_to == 0) return m;
   const auto bytes = static_cast<double>(r.element_bytes);
   return vgpu::scaled_to(m, {.hidden = static_cast<double>(r.hidden),
