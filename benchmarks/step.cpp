@@ -25,7 +25,12 @@ constexpr std::string_view to_string(window w) {
 
 #if defined(__CUDACC__)
 llama::sizes model() {
-  return {.layers = 8, .hidden = 2048, .heads = 16, .kv_heads = 4, .ffn = 7168, .sequence = 2048};
+  return {.layers = 8,
+          .hidden = 2048,
+          .heads = 16,
+          .kv_heads = 4,
+          .ffn = 7168,
+          .sequence = 256};  // short: attention is a thread per query head
 }
 void fresh_device(const llama::sizes&) {}
 #else

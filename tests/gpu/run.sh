@@ -72,16 +72,20 @@ device_tests() {  # the suite, or all but the suite
   rm -f "$out/$2.txt"
   return "$code"
 }
-llama() {
-  "$build/bin/llama" --placement all --batch 4 --json "$out/llama.json" || return
-  local equal
-  equal=$(grep -c '"bitwise_equal_to_save": true' "$out/llama.json")
-  echo "$equal of $(grep -c '"placement"' "$out/llama.json") placements have the bits of save" >&3
-  ! grep -q '"bitwise_equal_to_save": \(false\|null\)' "$out/llama.json" && ((equal > 0))
+trainer() {  # llama, moe: every placement, and whether the bits are those of save
+  local name=$1 equal
+  [[ -x $build/bin/$name ]] || { echo "$name was not built" >&3; return 77; }
+  "$build/bin/$name" --placement all --batch 4 --json "$out/$name.json" || return
+  equal=$(grep -c '"bitwise_equal_to_save": true' "$out/$name.json")
+  echo "$equal of $(grep -c '"placement"' "$out/$name.json") placements have the bits of save" >&3
+  ! grep -q '"bitwise_equal_to_save": \(false\|null\)' "$out/$name.json" && ((equal > 0))
 }
 raw_trainers() {
-  "$build/bin/raw_trainer" >"$out/raw.txt" && "$build/bin/raw_trainer_offload" >"$out/raw_offload.txt" &&
-    head -n 3 "$out/raw.txt" "$out/raw_offload.txt"
+  "$build/bin/raw_trainer" >"$out/raw.txt" && "$build/bin/raw_trainer_offload" >"$out/raw_offload.txt" || return
+  cat "$out/raw.txt"
+  [[ -s $out/raw.txt ]] && cmp "$out/raw.txt" "$out/raw_offload.txt" || return
+  echo "losses and parameters have the same bits" >&3
+  rm "$out/raw.txt" "$out/raw_offload.txt"
 }
 sanitizer() {
   command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer was not found" >&3; return 77; }
@@ -139,14 +143,15 @@ compare() {  # of the link: the virtual GPU's times for the same machine
 # --- Run and report
 
 export root out build gpu
-export -f configure compile device_tests llama raw_trainers sanitizer bench times_of compare
+export -f configure compile device_tests trainer raw_trainers sanitizer bench times_of compare
 in_shell() { part "$1" "$2" bash -c "set -o pipefail; $3"; }
 SECONDS=0
 in_shell configure 60 configure
 in_shell compile 240 compile
 in_shell semantics 60 'device_tests -R semantics'
 in_shell tests 120 'device_tests -E tests'
-in_shell llama 60 llama
+in_shell llama 50 'trainer llama'
+in_shell moe 40 'trainer moe'
 in_shell raw_trainers 20 raw_trainers
 in_shell sanitizer 40 sanitizer
 in_shell link 40 'bench link'
