@@ -136,7 +136,7 @@ private:
 
   place find(std::size_t bytes, std::uint64_t rank_limit, std::size_t to_come,
              const stream_clock& taker) const noexcept {
-    const room all = runs();
+    const room all = to_come != 0 ? runs() : room{};
     place best;
     for (slot* run = first_; run != nullptr;) {
       if (run->state == slot_state::in_use) {
@@ -150,9 +150,13 @@ private:
       const std::size_t elsewhere = run_bytes == all.largest ? all.second : all.largest;
       std::size_t before = 0;
       for (slot* s = run; s != run_end; before += s->bytes, s = s->next) {
-        consider(best, forward(s, run_end, bytes, rank_limit, taker), before, run_bytes, bytes, elsewhere, to_come);
-        consider(best, backward(s, run, bytes, rank_limit, taker), before + s->bytes - bytes, run_bytes, bytes,
-                 elsewhere, to_come);
+        // With as much left as is asked for, only a place of no higher rank can be better.
+        const std::uint64_t limit = best.first != nullptr && best.left == to_come ? best.rank + 1 : rank_limit;
+        if (s->state == slot_state::kept && s->rank >= limit) continue;
+        consider(best, forward(s, run_end, bytes, limit, taker), before, run_bytes, bytes, elsewhere, to_come);
+        if (s->bytes == bytes) continue;  // the same place
+        consider(best, backward(s, run, bytes, limit, taker), before + s->bytes - bytes, run_bytes, bytes, elsewhere,
+                 to_come);
       }
       run = run_end;
     }
