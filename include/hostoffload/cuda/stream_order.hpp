@@ -109,8 +109,8 @@ public:
     if (m.number != 0) l.oldest = m.number + 1;
     event_ref(m.recorded).record(l.handle, purpose{what.tensor, what.layer, l.name});
     m.number = number;
-    l.behind.at[s] = number;
-    m.behind = l.behind;
+    m.behind = l.behind;  // as a whole, before one number of it is written: reading it back would stall
+    m.behind.at[s] = l.behind.at[s] = number;
     l.recorded = number;
     return number;
   }

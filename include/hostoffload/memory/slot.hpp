@@ -24,16 +24,18 @@ enum class slot_state : std::uint8_t {
   in_use,  // leased, being made, or the only place of its values
 };
 
+/// What a search looks at comes first.
 struct slot {
   std::byte* begin = nullptr;
   std::size_t bytes = 0;
+  std::uint64_t rank = 0;    // kept: order of stowing, the first goes first
+  std::uint64_t freed = 0;   // free: order of freeing
+  slot* previous = nullptr;  // neighbours in the slab
+  slot* next = nullptr;
+  std::size_t run = 0;  // of the first of a piece that no slot in use divides: its bytes, when last looked at
   slot_state state = slot_state::free;
   tensor_record* owner = nullptr;  // unless free
   stream_clock behind{};           // last writer and last readers
-  std::uint64_t rank = 0;          // kept: order of stowing, the first goes first
-  std::uint64_t freed = 0;         // free: order of freeing
-  slot* previous = nullptr;        // neighbours in the slab
-  slot* next = nullptr;
 };
 
 /// Told which pieces of a slab are in use. A tool that watches memory (a race detector, a sanitizer) sees slots as it

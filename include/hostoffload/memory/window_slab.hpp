@@ -112,9 +112,11 @@ private:
   };
   [[nodiscard]] room runs() const noexcept {
     room found;
-    for (const slot* s = first_; s != nullptr;) {
+    for (slot* s = first_; s != nullptr;) {
       std::size_t run = 0;
+      slot* const first = s;
       for (; s != nullptr && s->state != slot_state::in_use; s = s->next) run += s->bytes;
+      first->run = run;
       if (run > found.largest) {
         found.second = std::exchange(found.largest, run);
       } else {
@@ -136,75 +138,71 @@ private:
 
   place find(std::size_t bytes, std::uint64_t rank_limit, std::size_t to_come,
              const stream_clock& taker) const noexcept {
-    const room all = to_come != 0 ? runs() : room{};
+    const room all = to_come != 0 ? runs() : room{};  // nobody asks for more: how much is left does not matter
     place best;
-    for (slot* run = first_; run != nullptr;) {
-      if (run->state == slot_state::in_use) {
-        run = run->next;
+    const slot* run = nullptr;  // the piece that `s` is in, undivided by slots in use
+    std::size_t before = 0;     // bytes of it in front of `s`
+    for (slot* s = first_; s != nullptr; before += s->bytes, s = s->next) {
+      if (s->state == slot_state::in_use) {
+        run = nullptr;
         continue;
       }
-      std::size_t run_bytes = 0;
-      slot* run_end = run;
-      for (; run_end != nullptr && run_end->state != slot_state::in_use; run_end = run_end->next)
-        run_bytes += run_end->bytes;
-      const std::size_t elsewhere = run_bytes == all.largest ? all.second : all.largest;
-      std::size_t before = 0;
-      for (slot* s = run; s != run_end; before += s->bytes, s = s->next) {
-        // With as much left as is asked for, only a place of no higher rank can be better.
-        const std::uint64_t limit = best.first != nullptr && best.left == to_come ? best.rank + 1 : rank_limit;
-        if (s->state == slot_state::kept && s->rank >= limit) continue;
-        consider(best, forward(s, run_end, bytes, limit, taker), before, run_bytes, bytes, elsewhere, to_come);
-        if (s->bytes == bytes) continue;  // the same place
-        consider(best, backward(s, run, bytes, limit, taker), before + s->bytes - bytes, run_bytes, bytes, elsewhere,
-                 to_come);
+      if (run == nullptr) {
+        run = s;
+        before = 0;
       }
-      run = run_end;
+      // With as much left as is asked for, only a place of no higher rank can be better.
+      const std::uint64_t limit = best.first != nullptr && best.left == to_come ? best.rank + 1 : rank_limit;
+      if (s->state == slot_state::kept && s->rank >= limit) continue;
+      const auto left_by = [&](std::size_t in_front) {
+        if (to_come == 0) return std::size_t{0};
+        const std::size_t elsewhere = run->run == all.largest ? all.second : all.largest;
+        return std::min(to_come, std::max({elsewhere, in_front, run->run - in_front - bytes}));
+      };
+      consider(best, forward(s, bytes, limit, taker), left_by, before);
+      if (s->bytes != bytes) {  // else the same place
+        consider(best, backward(s, bytes, limit, taker), left_by, before + s->bytes - bytes);
+      }
     }
     return best;
   }
 
-  static void consider(place& best, place candidate, std::size_t before, std::size_t run_bytes, std::size_t bytes,
-                       std::size_t elsewhere, std::size_t to_come) noexcept {
+  template <class LeftBy>
+  static void consider(place& best, place candidate, const LeftBy& left_by, std::size_t in_front) noexcept {
     if (candidate.first == nullptr) return;
-    candidate.left = std::min(to_come, std::max({elsewhere, before, run_bytes - before - bytes}));
+    candidate.left = left_by(in_front);
     if (better(candidate, best)) best = candidate;
   }
 
   /// The bytes that begin where `s` begins.
-  static place forward(slot* s, const slot* run_end, std::size_t bytes, std::uint64_t rank_limit,
-                       const stream_clock& taker) noexcept {
+  static place forward(slot* s, std::size_t bytes, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
     place found{.first = s, .ready = true};
     std::size_t sum = 0;
-    for (slot* i = s; i != run_end; i = i->next) {
-      if (!add(found, *i, sum, rank_limit, taker)) return {};
-      if (sum >= bytes) {
-        found.last = i;
-        found.rest = sum - bytes;
-        return found;
-      }
+    for (slot* i = s; i != nullptr && add(found, *i, sum, rank_limit, taker); i = i->next) {
+      if (sum < bytes) continue;
+      found.last = i;
+      found.rest = sum - bytes;
+      return found;
     }
     return {};
   }
 
   /// The bytes that end where `s` ends.
-  static place backward(slot* s, const slot* run, std::size_t bytes, std::uint64_t rank_limit,
-                        const stream_clock& taker) noexcept {
+  static place backward(slot* s, std::size_t bytes, std::uint64_t rank_limit, const stream_clock& taker) noexcept {
     place found{.last = s, .at_end = true, .ready = true};
     std::size_t sum = 0;
-    for (slot* i = s;; i = i->previous) {
-      if (!add(found, *i, sum, rank_limit, taker)) return {};
-      if (sum >= bytes) {
-        found.first = i;
-        found.rest = sum - bytes;
-        return found;
-      }
-      if (i == run) return {};
+    for (slot* i = s; i != nullptr && add(found, *i, sum, rank_limit, taker); i = i->previous) {
+      if (sum < bytes) continue;
+      found.first = i;
+      found.rest = sum - bytes;
+      return found;
     }
+    return {};
   }
 
   static bool add(place& p, const slot& s, std::size_t& sum, std::uint64_t rank_limit,
                   const stream_clock& taker) noexcept {
-    if (s.state == slot_state::kept && s.rank >= rank_limit) return false;
+    if (s.state == slot_state::in_use || (s.state == slot_state::kept && s.rank >= rank_limit)) return false;
     p.rank = std::max(p.rank, s.rank);
     p.freed = std::max(p.freed, s.freed);
     p.ready = p.ready && is_covered(s.behind, taker);
