@@ -22,6 +22,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace schedules {
@@ -47,6 +48,8 @@ struct open_gap {  // holds the moment looked at
   double bytes = 0;                     // 0: cannot be on the host
   std::size_t made_in = 0, before = 0;  // segments
 };
+
+using tensor_gap = std::pair<std::size_t, std::size_t>;  // a tensor, and the segment before which its gap ends
 
 class relaxation {
 public:
@@ -80,32 +83,32 @@ private:
 relaxation::relaxation(const workload& w, double slack)
     : w_(w), slack_(slack), access_(static_cast<double>(schedules::largest_access(w))), undelayed_(access_) {
   const std::vector<double> starts = segment_starts(w);
-  const std::vector<gap> gaps = longest_gaps(w);
   const std::size_t n = w.segments.size();
   std::vector<double> change(n + 1, 0);
-  std::vector<std::vector<std::size_t>> begin(n + 1), end(n + 1);
+  std::vector<std::vector<tensor_gap>> begin(n + 1), end(n + 1);
   for (std::size_t i = 0; i < w.tensors.size(); ++i) {
     const tensor& t = w.tensors[i];
     change[t.made_in] += static_cast<double>(t.bytes);
     change[t.used_in.back() + 1] -= static_cast<double>(t.bytes);
-    if (gaps[i].before == gaps[i].after + 1) continue;
-    begin[gaps[i].after + 1].push_back(i);
-    end[gaps[i].before].push_back(i);
+    for (const gap& g : gaps_of(t)) {
+      if (g.before == g.after + 1) continue;
+      begin[g.after + 1].emplace_back(i, g.before);
+      end[g.before].emplace_back(i, g.before);
+    }
   }
-  std::vector<std::size_t> in_gap;
+  std::vector<tensor_gap> in_gap;
   std::vector<open_gap> open;
   double alive = 0;
   for (std::size_t k = 0; k < n; ++k) {
     alive += change[k];
     alive_ = std::max(alive_, alive);
-    for (const std::size_t i : end[k]) std::erase(in_gap, i);
+    for (const tensor_gap& g : end[k]) std::erase(in_gap, g);
     in_gap.insert(in_gap.end(), begin[k].begin(), begin[k].end());
     for (const moment& x : {moment{starts[k], k}, moment{starts[k + 1], k}}) {
       open.clear();
-      for (const std::size_t i : in_gap) {
+      for (const auto& [i, before] : in_gap) {
         const std::size_t made = w.tensors[i].made_in;
-        open_gap r{starts[made + 1], starts[gaps[i].before], static_cast<double>(w.tensors[i].bytes), made,
-                   gaps[i].before};
+        open_gap r{starts[made + 1], starts[before], static_cast<double>(w.tensors[i].bytes), made, before};
         const bool in_time =
             r.bytes <= w.link.out * (x.at - r.made + slack_) && r.bytes <= w.link.in * (r.ends - x.at + slack_);
         if (!in_time) r.bytes = 0;

@@ -2,8 +2,8 @@
 // What no schedule can beat. This code knows workloads and arithmetic, and includes no scheduler.
 //
 // A schedule runs the segments in order on one compute stream. A tensor has bytes of the device (a slot) from the start
-// of the segment that makes it to the end of its last use; or it is copied out once and in once within its longest gap,
-// and has none from the end of the copy out to the start of the copy in. The window is the largest sum of slots at one
+// of the segment that makes it to the end of its last use; or, between two accesses, it has none from the end of a copy
+// out to the start of a copy in. The window is the largest sum of slots at one
 // time: tensors that are kept count as well.
 
 #include "workload.hpp"

@@ -29,12 +29,12 @@ double value_of(const moment& m, const step_timeline& t) {
 cuda_step::cuda_step(const workload& w)
     : w_(w),
       accesses_(w),
-      gaps_(longest_gaps(w)),
       device_(static_cast<std::size_t>(total_bytes(w))),
       host_(static_cast<std::size_t>(total_bytes(w))) {
   auto* device = static_cast<std::byte*>(device_.region().begin);
   auto* host = static_cast<std::byte*>(host_.region().begin);
   for (const tensor& t : w.tensors) {
+    gaps_.push_back(gap_between_passes(w, t));
     device_at_.push_back(device);
     host_at_.push_back(host);
     device += t.bytes;

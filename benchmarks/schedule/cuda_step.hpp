@@ -50,6 +50,7 @@ public:
 
   [[nodiscard]] const workload& step_of() const noexcept { return w_; }
   [[nodiscard]] const accesses& by_segment() const noexcept { return accesses_; }
+  /// In which each tensor is put away: all these schedules do that between its forward and its backward pass.
   [[nodiscard]] const std::vector<gap>& gaps() const noexcept { return gaps_; }
 
 private:

@@ -156,17 +156,19 @@ step_timeline end_timeline(const workload& w, const std::vector<const void*>& ma
 
 std::vector<residency> accessed(const workload& w, const step_timeline& t) {
   std::vector<residency> all;
-  const std::vector<gap> gaps = longest_gaps(w);
   for (std::size_t i = 0; i < w.tensors.size(); ++i) {
     const double begin = t.segments[w.tensors[i].made_in].begin;
     const double end = t.segments[w.tensors[i].used_in.back()].end;
-    const double left = std::max(t.segments[gaps[i].after].end, t.out[i] ? t.out[i]->end : 0);
     if (!t.in[i]) {
       all.push_back({i, begin, end});
-    } else {
-      all.push_back({i, begin, left});
-      all.push_back({i, t.in[i]->begin, end});
+      continue;
     }
+    double left = t.out[i].value().end;  // and the accesses before the copy in
+    for (const gap& g : gaps_of(w.tensors[i])) {
+      if (t.segments[g.after].end <= t.in[i]->begin) left = std::max(left, t.segments[g.after].end);
+    }
+    all.push_back({i, begin, left});
+    all.push_back({i, t.in[i]->begin, end});
   }
   return all;
 }

@@ -17,7 +17,7 @@ constexpr int settling_steps = 5;  // records, times, plans
 class trainer {
 public:
   trainer(const workload& w, ho::prefetch_scheduler& scheduler)
-      : w_(w), accesses_(w), gaps_(longest_gaps(w)), scheduler_(scheduler), at_(w.tensors.size()), made_at_(at_) {
+      : w_(w), accesses_(w), scheduler_(scheduler), at_(w.tensors.size()), made_at_(at_) {
     for (const tensor& t : w.tensors) {
       tensors_.push_back(std::make_unique<offloaded>(scheduler, t.bytes, ho::layer_position{t.layer, w.layers}));
     }
@@ -51,7 +51,6 @@ private:
 
   const workload& w_;
   accesses accesses_;
-  std::vector<gap> gaps_;
   ho::prefetch_scheduler& scheduler_;
   std::vector<std::unique_ptr<offloaded>> tensors_;
   std::vector<const void*> at_, made_at_;

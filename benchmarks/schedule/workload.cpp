@@ -36,15 +36,22 @@ std::vector<double> segment_starts(const workload& w) {
 }
 
 gap longest_gap(const tensor& t, const std::vector<double>& starts) {
-  gap longest{t.made_in, t.used_in.front()};
-  double length = starts[longest.before] - starts[longest.after + 1];
-  for (std::size_t i = 1; i < t.used_in.size(); ++i) {
-    const double other = starts[t.used_in[i]] - starts[t.used_in[i - 1] + 1];
-    if (other <= length) continue;
-    longest = {t.used_in[i - 1], t.used_in[i]};
-    length = other;
-  }
-  return longest;
+  const std::vector<gap> gaps = gaps_of(t);
+  const auto length = [&starts](const gap& g) { return starts[g.before] - starts[g.after + 1]; };
+  return *std::max_element(gaps.begin(), gaps.end(), [&](const gap& a, const gap& b) { return length(a) < length(b); });
+}
+
+std::vector<gap> gaps_of(const tensor& t) {
+  std::vector<gap> gaps{{t.made_in, t.used_in.front()}};
+  for (std::size_t i = 1; i < t.used_in.size(); ++i) gaps.push_back({t.used_in[i - 1], t.used_in[i]});
+  return gaps;
+}
+
+gap gap_between_passes(const workload& w, const tensor& t) {
+  const std::vector<gap> gaps = gaps_of(t);
+  const auto found =
+      std::find_if(gaps.begin(), gaps.end(), [&w](const gap& g) { return w.segments[g.before].of == pass::backward; });
+  return found == gaps.end() ? gaps.back() : *found;
 }
 
 std::vector<gap> longest_gaps(const workload& w) {

@@ -55,13 +55,17 @@ void check(const workload& w);
 /// n + 1 times: when segment i starts if the compute stream never waits; the last is the end of the step. Seconds.
 [[nodiscard]] std::vector<double> segment_starts(const workload& w);
 
-/// The longest time in which no segment accesses a tensor: from the end of segment `after` to the start of `before`.
+/// A time in which no segment accesses a tensor: from the end of segment `after` to the start of `before`.
 struct gap {
   std::size_t after = 0;
   std::size_t before = 0;
 };
 [[nodiscard]] gap longest_gap(const tensor& t, const std::vector<double>& starts);
+/// All of them, in order: as many as the tensor has uses.
+[[nodiscard]] std::vector<gap> gaps_of(const tensor& t);
 [[nodiscard]] std::vector<gap> longest_gaps(const workload& w);
+/// The one in which the backward pass begins.
+[[nodiscard]] gap gap_between_passes(const workload& w, const tensor& t);
 
 /// Tensors by segment: those that it writes, and those that it reads.
 struct accesses {

@@ -84,7 +84,7 @@ TEST_CASE("no schedule of tiny random steps beats the bounds, and most reach the
   std::mt19937 random(seed);
   const auto pick = [&](std::size_t low, std::size_t high) { return low + random() % (high - low + 1); };
   std::size_t reached = 0, cases = 0;
-  for (int n = 0; n < 150; ++n) {
+  for (int n = 0; n < 70; ++n) {
     const std::size_t segments = pick(5, 7);
     std::vector<double> seconds;
     for (std::size_t i = 0; i < segments; ++i) seconds.push_back(static_cast<double>(pick(1, 4)));

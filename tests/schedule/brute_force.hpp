@@ -1,6 +1,7 @@
 #pragma once
-// Every schedule of a tiny step: every set of kept tensors, every order of copies out and of copies in, every delay of
-// each segment in whole seconds. With times and sizes that are whole, some best schedule has whole times.
+// Every schedule of a tiny step: every choice of what is kept and in which gap the rest is put away, every order of
+// copies out and of copies in, every delay of each segment in whole seconds. With times and sizes that are whole, some
+// best schedule has whole times.
 
 #include "tiny.hpp"
 #include "workload.hpp"
@@ -25,9 +26,8 @@ public:
   double least_window(std::size_t slack) {
     best_window_ = std::numeric_limits<double>::infinity();
     each_delay(slack, [&](const std::vector<double>& d) {
-      each_kept([&](const std::vector<std::size_t>& moved) {
+      each_choice([&](const std::vector<std::size_t>& moved) {
         each_order(moved, d, [&](double window) { best_window_ = std::min(best_window_, window); });
-        return false;
       });
       return false;
     });
@@ -64,14 +64,21 @@ private:
     choose(0, 0);
   }
 
-  void each_kept(const std::function<bool(const std::vector<std::size_t>&)>& visit) {
-    for (std::size_t set = 0; set < (std::size_t{1} << w_.tensors.size()); ++set) {
-      std::vector<std::size_t> moved;
-      for (std::size_t i = 0; i < w_.tensors.size(); ++i) {
-        if ((set >> i & 1U) != 0) moved.push_back(i);
+  /// Each tensor stays, or is put away in one of its gaps.
+  void each_choice(const std::function<void(const std::vector<std::size_t>&)>& visit) {
+    std::vector<std::size_t> moved;
+    const std::function<void(std::size_t)> choose = [&](std::size_t i) {
+      if (i == w_.tensors.size()) return visit(moved);
+      choose(i + 1);
+      moved.push_back(i);
+      for (const schedules::gap& g : schedules::gaps_of(w_.tensors[i])) {
+        gaps_[i] = g;
+        choose(i + 1);
       }
-      if (visit(moved)) return;
-    }
+      moved.pop_back();
+    };
+    choose(0);
+    gaps_ = schedules::longest_gaps(w_);
   }
 
   /// Copies out as early and copies in as late as their order allows: for that order nothing is better.

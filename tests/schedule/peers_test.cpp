@@ -190,7 +190,8 @@ TEST_CASE("three layers: DeepSpeed waits for copies out and keeps what it reload
 }
 
 TEST_CASE("no schedule is faster than the floor of the window that it used") {
-  for (const auto& w : {three_layers(1, 6 * mib), three_layers(3, 4 * mib), schedules::random_workload(1)}) {
+  for (const auto& w : {three_layers(1, 6 * mib), three_layers(3, 4 * mib), schedules::random_workload(1),
+                        schedules::random_workload(5), schedules::random_workload(14)}) {
     for (const auto& p : schedules::peers()) {
       const auto r = step(p.name, w);
       INFO(w.name << ", " << p.name);

@@ -135,5 +135,6 @@ TEST_CASE("the longest gap is found by time, not by number of segments") {
   const auto g = schedules::longest_gaps(w).front();
   CHECK(g.after == 0);
   CHECK(g.before == 2);
+  CHECK(schedules::gaps_of(w.tensors[0]).size() == 2);
   CHECK(schedules::largest_access(w) == 256);
 }
