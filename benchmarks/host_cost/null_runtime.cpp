@@ -90,6 +90,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int, in
 }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return null_runtime::other(); }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return null_runtime::other(); }
+cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned int* flags) {
+  *flags = cudaStreamNonBlocking;
+  return null_runtime::other();
+}
 cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId) {
   *streamId = reinterpret_cast<std::uintptr_t>(hStream);
   return null_runtime::other();

@@ -4,6 +4,7 @@
 #include <hostoffload/cuda/allocation.hpp>
 #include <hostoffload/memory/pinned_slab.hpp>
 #include <hostoffload/memory/slot.hpp>
+#include <hostoffload/range_observer.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -51,6 +52,9 @@ struct scheduler_options {
   memory_region host_memory{};
 
   slot_observer observer{};
+
+  /// Told what the host enqueues, step by step; nvtx.hpp has one for Nsight Systems.
+  range_observer ranges{};
 };
 
 }  // namespace hostoffload::inline v0

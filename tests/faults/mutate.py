@@ -33,6 +33,7 @@ HEADERS = "headers: linked twice"
 COPIES = "schedule/engine_copies.hpp"
 LEASE = "schedule/engine_lease.hpp"
 STEP = "schedule/engine_step.hpp"
+WAITING = "schedule/engine_waiting.hpp"
 
 K_SLOTS = "K slots for N tensors: each is fetched with its own values"
 SECOND_STREAM = "a read on a second stream is ordered behind the writer, and the memory's next user behind it"
@@ -82,7 +83,7 @@ MUTATIONS = [
      "a tensor is destroyed while its copy in is under way: who gets its host memory goes behind it"),
     (8, STEP, "  r.host_read = r.host->behind;\n", "", FAULTS,
      "a tensor is destroyed while its copy in is under way: who gets its host memory goes behind it"),
-    (9, STEP, "      check(cudaEventSynchronize(q.arrived.get()),", "      static_cast<void>(0), check(cudaSuccess,",
+    (9, WAITING, "      check(cudaEventSynchronize(q.arrived.get()),", "      static_cast<void>(0), check(cudaSuccess,",
      SEVERAL, "host values: other coroutines go on, and the host waits once per read"),
     (11, "placement.hpp", "static_assert(!never,", "static_assert(true,", "compile_fail/name_in_no_rule.cpp", ""),
     (11, "placement.hpp", "static_assert(detail::is_enumerator<Name>,", "static_assert(true,",
@@ -144,12 +145,12 @@ MUTATIONS = [
     (27, LEASE, "if (r.device == nullptr && r.on_host) {", "if (r.on_host) {", LIFE,
      "what is resident or still leaving is taken over, not fetched"),
     (29, COPIES, "  return {needed, true};", "  return {needed, false};", MEMORY, HOLD_AND_WAIT),
-    (29, STEP, "  if (!value_first && serve_oldest()) return;\n", "", MEMORY, HOLD_AND_WAIT),
-    (30, STEP, "  if (first_waiting_ == nullptr) {", "  if (false) {", MISUSE,
+    (29, WAITING, "  if (!value_first && serve_oldest()) return;\n", "", MEMORY, HOLD_AND_WAIT),
+    (30, WAITING, "  if (first_waiting_ == nullptr) {", "  if (false) {", MISUSE,
      "a coroutine that awaits what no scheduler knows"),
     (30, LEASE, "r.made_by != nullptr && q.line->makes(r.made_by.get())", "false", MISUSE,
      "define functions that await each other"),
-    (30, STEP, "while (told != nullptr && told->tensor->state == life::making)", "while (false)", MISUSE,
+    (30, WAITING, "while (told != nullptr && told->tensor->state == life::making)", "while (false)", MISUSE,
      "define functions of two coroutines that wait for each other"),
     (31, STEP, "if (*s) ignore(cudaStreamSynchronize((*s)->get()));",
      "if (*s) check(cudaStreamSynchronize((*s)->get()), \"cudaStreamSynchronize\");", LANGUAGE,

@@ -2,6 +2,8 @@
 
 #include "gpu.hpp"
 
+#include <cstdlib>
+
 #include <memory>
 #include <sstream>
 #include <string>
@@ -190,4 +192,85 @@ TEST_CASE("the host may be steps ahead of the device: times that are not there y
   CHECK(r.step == 12);
   CHECK(r.sampled);
   CHECK(r.step_s < 1.0);  // the trainer's work between two steps is not in it
+}
+
+namespace {
+
+/// Sets a variable of the environment while it lives.
+class variable {
+public:
+  variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  variable(const variable&) = delete;
+  variable& operator=(const variable&) = delete;
+  ~variable() { unsetenv(name_); }
+
+private:
+  const char* name_;
+};
+
+ho::step_report report_of_a_step(ho::prefetch_scheduler& scheduler) {
+  scheduler.run([]() -> ho::task<> { co_return; });
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  return scheduler.report();
+}
+
+std::string warnings_of(const ho::step_report& r) {
+  std::string all;
+  for (const std::string_view w : r.warnings) all += std::string(w) + '\n';
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("what the environment takes from overlap is said in one report, in text and JSON") {
+  const gpu g;
+  {
+    const variable blocking("CUDA_LAUNCH_BLOCKING", "1");
+    const variable connections("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+    ho::prefetch_scheduler scheduler({});
+    const ho::step_report first = report_of_a_step(scheduler);
+    CHECK(first.warnings.size() == 2);
+    CHECK_THAT(warnings_of(first),
+               Catch::Contains("CUDA_LAUNCH_BLOCKING is set") && Catch::Contains("CUDA_DEVICE_MAX_CONNECTIONS is 1"));
+    std::ostringstream text;
+    std::ostringstream json;
+    text << first;
+    ho::to_json(json, first);
+    CHECK_THAT(text.str(), Catch::Contains("warning: CUDA_LAUNCH_BLOCKING"));
+    CHECK_THAT(json.str(), Catch::Contains("\"warnings\": [\"CUDA_LAUNCH_BLOCKING"));
+    CHECK(report_of_a_step(scheduler).warnings.empty());
+  }
+  const variable harmless("CUDA_LAUNCH_BLOCKING", "0");
+  const variable enough("CUDA_DEVICE_MAX_CONNECTIONS", "8");
+  ho::prefetch_scheduler scheduler({});
+  CHECK(report_of_a_step(scheduler).warnings.empty());
+}
+
+TEST_CASE("a lease on a stream that takes turns with the compute stream is a warning") {
+  const gpu g;
+  const auto warned = [](unsigned compute_flags, bool default_compute, unsigned flags, bool default_other) {
+    cudaStream_t compute = nullptr;
+    cudaStream_t other = nullptr;
+    if (!default_compute) REQUIRE(cudaStreamCreateWithFlags(&compute, compute_flags) == cudaSuccess);
+    if (!default_other) REQUIRE(cudaStreamCreateWithFlags(&other, flags) == cudaSuccess);
+    std::string text;
+    {
+      ho::prefetch_scheduler scheduler({.compute = compute});
+      tensor<name::x> t(scheduler, 64, {}, ho::choice::save);
+      t.define([compute](std::span<float> out) { fill(compute, out.data(), out.size(), 1); });
+      ho::step s(scheduler);
+      { auto a = t.fetch(other); }
+      s.end();
+      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+      text = warnings_of(scheduler.report());
+    }
+    if (!default_compute) REQUIRE(cudaStreamDestroy(compute) == cudaSuccess);
+    if (!default_other) REQUIRE(cudaStreamDestroy(other) == cudaSuccess);
+    return !text.empty();
+  };
+  CHECK(warned(0, true, cudaStreamDefault, false));
+  CHECK(warned(cudaStreamDefault, false, 0, true));
+  CHECK_FALSE(warned(0, true, cudaStreamNonBlocking, false));
+  CHECK_FALSE(warned(cudaStreamNonBlocking, false, 0, true));
+  CHECK_FALSE(warned(cudaStreamDefault, false, cudaStreamDefault, false));
 }

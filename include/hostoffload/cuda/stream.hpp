@@ -36,6 +36,19 @@ private:
   cudaStream_t handle_ = nullptr;
 };
 
+namespace detail {
+
+/// Whether the handle stands for the one stream that blocking streams wait for, and that for them.
+[[nodiscard]] inline bool is_legacy_default(cudaStream_t handle) noexcept {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+  return handle == cudaStreamLegacy;
+#else
+  return handle == nullptr || handle == cudaStreamLegacy;
+#endif
+}
+
+}  // namespace detail
+
 static_assert(std::is_nothrow_move_constructible_v<stream> && !std::is_copy_constructible_v<stream>);
 static_assert(sizeof(stream) == sizeof(cudaStream_t));
 

@@ -42,6 +42,7 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
          << " ms (estimated from events around the compute stream's waits)\n";
   }
   if (fell_back != 0) text << fell_back << " tensors are not offloaded: the host memory did not last for them\n";
+  for (const std::string_view w : r.warnings) text << "warning: " << w << '\n';
   return out << text.str();
 }
 
@@ -56,8 +57,14 @@ inline void to_json(std::ostream& out, const step_report& r) {
        << ", \"host_peak_bytes\": " << r.host_peak_bytes << ", \"bytes_out\": " << r.bytes_out
        << ", \"bytes_in\": " << r.bytes_in << ", \"copies_out\": " << r.copies_out << ", \"copies_in\": " << r.copies_in
        << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits
-       << ", \"replays\": " << r.replays << ", \"tensors\": [";
+       << ", \"replays\": " << r.replays << ", \"warnings\": [";
   std::string_view separator;
+  for (const std::string_view w : r.warnings) {
+    text << separator << '"' << w << '"';
+    separator = ", ";
+  }
+  text << "], \"tensors\": [";
+  separator = {};
   for (const tensor_report& t : r.tensors) {
     text << separator << "{\"name\": \"" << t.name << "\", \"saved\": " << t.saved << ", \"offloaded\": " << t.offloaded
          << ", \"rematerialised\": " << t.rematerialised << ", \"fell_back\": " << t.fell_back

@@ -44,6 +44,7 @@ struct step_report {
   std::size_t late_fetches = 0;
   std::size_t host_waits = 0;  // times that the host had to wait for the device
   std::size_t replays = 0;     // of a captured step: launches so far, this one included; 0: a step of its own
+  std::vector<std::string_view> warnings{};  // what keeps copies from being hidden; each in one report only
   std::vector<tensor_report> tensors{};
 };
 

@@ -12,6 +12,7 @@
 #include <hostoffload/cuda/graph.hpp>
 #include <hostoffload/cuda/stream.hpp>
 #include <hostoffload/cuda/stream_order.hpp>
+#include <hostoffload/environment.hpp>
 #include <hostoffload/memory/callers_memory.hpp>
 #include <hostoffload/memory/host_piece.hpp>
 #include <hostoffload/memory/slot_cache.hpp>
@@ -143,6 +144,7 @@ private:
   };
 
   // engine_lease.hpp
+  void warn_if_serialised(cudaStream_t on);
   outcome request(lease_request& q, bool oldest);
   bool begin_making(lease_request& q, bool oldest);
   promise_base& making_coroutine(lease_request& q, const promise_base* waiter);
@@ -257,6 +259,8 @@ private:
   bool several_branches_ = false;  // in this step
   std::size_t least_window_seen_ = 0;
 
+  std::vector<std::string_view> warnings_ = warnings_of_environment();  // for the next report
+  std::optional<observed_range> step_range_;
   step_report now_;
   std::optional<step_history> history_;
 };

@@ -36,7 +36,7 @@ inline void engine::begin_order_anew() noexcept {
 }
 
 inline void engine::begin_capture() {
-  if (compute() == nullptr || compute() == cudaStreamLegacy) {
+  if (is_legacy_default(compute())) {
     throw usage_error(
         "the legacy default stream cannot be captured: give the scheduler a compute stream of its own "
         "(cudaStreamCreateWithFlags, cudaStreamNonBlocking)");

@@ -109,6 +109,7 @@ inline void engine::copy_out(tensor_record& r) {
   needed.join(r.host_read);
   order_.put_behind(out_id_, needed, r.as_purpose());
   const timed_span exposed(*this, out_id_ == compute_id);
+  const observed_range range(options_.ranges, range_kind::copy_out, r.name, r.position.index);
   check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.life_bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(out_id_)});
   const std::uint64_t point =
@@ -139,6 +140,7 @@ inline void engine::copy_in(tensor_record& r, slot& target) {
   }
   order_.put_behind(in_id_, needed, r.as_purpose());
   const timed_span exposed(*this, in_id_ == compute_id);
+  const observed_range range(options_.ranges, range_kind::copy_in, r.name, r.position.index);
   check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});
   const std::uint64_t point =

@@ -34,7 +34,9 @@ inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool
   throw_if_closed();
   lease_request q;
   q.tensor = &r;
+  const std::size_t known = order_.count();
   q.stream = order_.find(on);
+  if (order_.count() != known) warn_if_serialised(on);
   q.last_use = last_use;
   q.line = current_line();
   return q;
@@ -113,6 +115,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
   q.making.parent = q.line;
   q.making.making = r.made_by.get();
   q.making.again = again;
+  q.range.emplace(options_.ranges, again ? range_kind::recompute : range_kind::make, r.name, r.position.index);
   return true;
 }
 
@@ -245,6 +248,7 @@ inline void engine::lease_now(lease_request& q) {
 }
 
 inline void engine::grant(lease_request& q) {
+  q.range.reset();
   tensor_record& r = *q.tensor;
   put_behind(q.stream, r.written, r.as_purpose());
   const bool first = r.leases == 0;

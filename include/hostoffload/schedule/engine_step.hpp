@@ -1,5 +1,5 @@
 #pragma once
-// Construction and end, tensors, steps, and what happens when every coroutine waits. Part of engine.hpp.
+// Construction and end, tensors, and steps. Part of engine.hpp.
 
 #include <hostoffload/schedule/engine.hpp>
 
@@ -236,6 +236,7 @@ inline void engine::begin_counting() {
   several_branches_ = false;
   begin_report();
   order_.begin_step();
+  step_range_.emplace(options_.ranges, range_kind::step, std::string_view(), steps_);
   in_step_ = true;
 }
 
@@ -263,6 +264,7 @@ inline void engine::end_step() {
 inline void engine::finish_step() {
   std::exception_ptr failure = std::exchange(kept_error_, nullptr);
   end_all_lives(failure);
+  step_range_.reset();
   in_step_ = false;
   if (failure) {
     history_->abandon();
@@ -329,83 +331,30 @@ inline void engine::abandon_step() noexcept {
     finish_life(*r, false);
   }
   history_->abandon();
+  step_range_.reset();
   in_step_ = false;
   if (capturing_) discard_capture();
 }
 
-inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) {
-  throw_unless_mine(waiter);
-  q.waiter = &waiter;
-  q.line = waiter.line;
-  host_value_request** end = &first_value_;
-  while (*end != nullptr) end = &(*end)->next;
-  *end = &q;
-}
-
-inline lease_request* engine::waiting_for(const tensor_record& r) const noexcept {
-  lease_request* q = first_waiting_;
-  while (q != nullptr && q->tensor != &r) q = q->next;
-  return q;
-}
-
-inline lease_request* engine::oldest_waiting(const branch* after) const noexcept {
-  lease_request* oldest = nullptr;
-  for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
-    if (after != nullptr && !older(*after, *q->line)) continue;
-    if (oldest == nullptr || older(*q->line, *oldest->line)) oldest = q;
-  }
-  return oldest;
-}
-
-/// From the oldest to the youngest, the first that can go on.
-inline bool engine::serve_oldest() {
-  for (lease_request* q = oldest_waiting(); q != nullptr;) {
-    const branch* const line = q->line;
-    if (serve(*q, true)) return true;
-    q = oldest_waiting(line);
-  }
-  return false;
-}
-
-/// Every coroutine waits. The oldest that asks for room may draw on the reserve; then a value is waited for on the
-/// host; if neither helps, the oldest is told why it would wait for ever.
-inline void engine::idle() {
-  lease_request* const oldest = oldest_waiting();
-  const bool value_first = first_value_ != nullptr && (oldest == nullptr || older(*first_value_->line, *oldest->line));
-  if (!value_first && serve_oldest()) return;
-  if (first_value_ != nullptr) {
-    host_value_request& q = *std::exchange(first_value_, first_value_->next);
-    ++now_.host_waits;
-    try {
-      check(cudaEventSynchronize(q.arrived.get()), "cudaEventSynchronize", {{}, 0, order_.name(compute_id)});
-    } catch (...) {
-      q.failure = std::current_exception();
-    }
-    loop_.put_last(*q.waiter);
-    return;
-  }
-  if (first_waiting_ == nullptr) {
-    throw usage_error(
-        "a coroutine awaits something that no scheduler knows: within a step, await tensors, host values, tasks and "
-        "when_all");
-  }
-  reserve_known_ = false;        // should they stand in each other's way: the next step runs them one after the other
-  lease_request* told = oldest;  // of those that wait for room, if there is one
-  while (told != nullptr && told->tensor->state == life::making) told = oldest_waiting(told->line);
-  try {
-    if (told != nullptr) throw_no_room(*told);
-    told = oldest;
-    throw usage_error("tensor " + told->tensor->title() + ": its define function waits for a tensor that waits for it");
-  } catch (...) {
-    told->failure = std::current_exception();
-  }
-  dequeue(*told);
-  loop_.put_last(*told->waiter);
+/// A stream that leases are taken on for the first time: does it take turns with the compute stream?
+inline void engine::warn_if_serialised(cudaStream_t on) {
+  const bool legacy = is_legacy_default(on);
+  if (legacy == is_legacy_default(compute())) return;
+  unsigned flags = 0;
+  check(cudaStreamGetFlags(legacy ? compute() : on, &flags), "cudaStreamGetFlags");
+  constexpr std::string_view warning =
+      "leases are taken on the legacy default stream and on a blocking stream, which wait for each other: create the "
+      "other one with cudaStreamNonBlocking";
+  if ((flags & cudaStreamNonBlocking) == 0 && std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end())
+    warnings_.push_back(warning);
 }
 
 inline step_report engine::report() {
   throw_if_capturing("report");
-  return closed_ || !history_ ? step_report{} : history_->newest_completed();
+  if (closed_ || !history_) return {};
+  step_report newest = history_->newest_completed();
+  if (newest.step != 0) newest.warnings = std::exchange(warnings_, {});
+  return newest;
 }
 
 }  // namespace hostoffload::inline v0::detail

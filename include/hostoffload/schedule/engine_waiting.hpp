@@ -1,5 +1,6 @@
 #pragma once
-// Requests that wait, and what is said when they would wait for ever. Part of engine.hpp.
+// Requests that wait, what happens when every coroutine does, and what is said when they would wait for ever. Part of
+// engine.hpp.
 
 #include <hostoffload/schedule/engine.hpp>
 
@@ -102,6 +103,76 @@ inline void engine::throw_no_room(const lease_request& q) const {
             " bytes: make the window larger or end leases in the reverse order";
   }
   throw window_error(text, std::max(needed, options_.window + 1), options_.window);
+}
+
+inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) {
+  throw_unless_mine(waiter);
+  q.waiter = &waiter;
+  q.line = waiter.line;
+  host_value_request** end = &first_value_;
+  while (*end != nullptr) end = &(*end)->next;
+  *end = &q;
+}
+
+inline lease_request* engine::waiting_for(const tensor_record& r) const noexcept {
+  lease_request* q = first_waiting_;
+  while (q != nullptr && q->tensor != &r) q = q->next;
+  return q;
+}
+
+inline lease_request* engine::oldest_waiting(const branch* after) const noexcept {
+  lease_request* oldest = nullptr;
+  for (lease_request* q = first_waiting_; q != nullptr; q = q->next) {
+    if (after != nullptr && !older(*after, *q->line)) continue;
+    if (oldest == nullptr || older(*q->line, *oldest->line)) oldest = q;
+  }
+  return oldest;
+}
+
+/// From the oldest to the youngest, the first that can go on.
+inline bool engine::serve_oldest() {
+  for (lease_request* q = oldest_waiting(); q != nullptr;) {
+    const branch* const line = q->line;
+    if (serve(*q, true)) return true;
+    q = oldest_waiting(line);
+  }
+  return false;
+}
+
+/// Every coroutine waits. The oldest that asks for room may draw on the reserve; then a value is waited for on the
+/// host; if neither helps, the oldest is told why it would wait for ever.
+inline void engine::idle() {
+  lease_request* const oldest = oldest_waiting();
+  const bool value_first = first_value_ != nullptr && (oldest == nullptr || older(*first_value_->line, *oldest->line));
+  if (!value_first && serve_oldest()) return;
+  if (first_value_ != nullptr) {
+    host_value_request& q = *std::exchange(first_value_, first_value_->next);
+    ++now_.host_waits;
+    try {
+      check(cudaEventSynchronize(q.arrived.get()), "cudaEventSynchronize", {{}, 0, order_.name(compute_id)});
+    } catch (...) {
+      q.failure = std::current_exception();
+    }
+    loop_.put_last(*q.waiter);
+    return;
+  }
+  if (first_waiting_ == nullptr) {
+    throw usage_error(
+        "a coroutine awaits something that no scheduler knows: within a step, await tensors, host values, tasks and "
+        "when_all");
+  }
+  reserve_known_ = false;        // should they stand in each other's way: the next step runs them one after the other
+  lease_request* told = oldest;  // of those that wait for room, if there is one
+  while (told != nullptr && told->tensor->state == life::making) told = oldest_waiting(told->line);
+  try {
+    if (told != nullptr) throw_no_room(*told);
+    told = oldest;
+    throw usage_error("tensor " + told->tensor->title() + ": its define function waits for a tensor that waits for it");
+  } catch (...) {
+    told->failure = std::current_exception();
+  }
+  dequeue(*told);
+  loop_.put_last(*told->waiter);
 }
 
 }  // namespace hostoffload::inline v0::detail

@@ -5,6 +5,7 @@
 #include <hostoffload/cuda/stream_order.hpp>
 #include <hostoffload/memory/slot.hpp>
 #include <hostoffload/placement.hpp>
+#include <hostoffload/range_observer.hpp>
 #include <hostoffload/schedule/use_pattern.hpp>
 
 #include <cstddef>
@@ -92,7 +93,8 @@ struct lease_request {
 
   branch making{};  // under which the define function runs
   std::optional<task<>> making_task{};
-  std::shared_ptr<maker> made_by{};  // lives until then, whatever becomes of the tensor
+  std::optional<observed_range> range{};  // while the define function runs
+  std::shared_ptr<maker> made_by{};       // lives until then, whatever becomes of the tensor
   bool granted = false;
   std::uint64_t generation = 0;  // of the lease granted
   std::exception_ptr failure{};
