@@ -20,11 +20,6 @@ if(HOSTOFFLOAD_CUDA)
   endif()
   enable_language(CUDA)
   find_package(CUDAToolkit 12.8 REQUIRED)
-  find_package(OpenBLAS QUIET GLOBAL)
-  if(NOT OpenBLAS_FOUND)
-    message(STATUS "No OpenBLAS: no -virtual twins")
-    set(hostoffload_devices cuda)
-  endif()
 
   add_library(hostoffload_cuda INTERFACE)
   set(hostoffload_library_cuda hostoffload_cuda)
@@ -65,19 +60,31 @@ function(hostoffload_host_sources result)
   set(${result} ${sources} PARENT_SCOPE)
 endfunction()
 
-# hostoffload_add_for_devices(EXECUTABLE|LIBRARY name [SOURCES a.cpp …] [KERNELS k.cpp …] [VIRTUAL v.cpp …] [CUDA c.cpp …]
+# hostoffload_add_for_devices(EXECUTABLE|LIBRARY name [DEVICES d …] [SOURCES a.cpp …] [KERNELS k.cpp …] [VIRTUAL v.cpp …] [CUDA c.cpp …]
 #   [LIBRARIES t …] [VIRTUAL_LIBRARIES t …] [CUDA_LIBRARIES t …] [INCLUDES dir …] [DEFINITIONS d …] [OPTIONS o …])
 # KERNELS are what launches kernels: nvcc compiles them for a GPU. VIRTUAL…
 # and CUDA… are for one device only. Of
 # LIBRARIES that were made by this function each device has its own. OPTIONS are the host compiler's. Libraries pass
-# INCLUDES on. An executable for a GPU ends with one line where there is none: examples/common/require_gpu.cpp.
+# INCLUDES on. DEVICES: only these; what is linked with such a library is made for these only. An executable for a GPU ends with one line where there is none: examples/common/require_gpu.cpp.
 function(hostoffload_add_for_devices kind name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" ""
-    "SOURCES;KERNELS;VIRTUAL;CUDA;LIBRARIES;VIRTUAL_LIBRARIES;CUDA_LIBRARIES;INCLUDES;DEFINITIONS;OPTIONS")
+    "DEVICES;SOURCES;KERNELS;VIRTUAL;CUDA;LIBRARIES;VIRTUAL_LIBRARIES;CUDA_LIBRARIES;INCLUDES;DEFINITIONS;OPTIONS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "hostoffload_add_for_devices(${name}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  foreach(device IN LISTS hostoffload_devices)
+  set(devices ${hostoffload_devices})
+  if(arg_DEVICES)
+    set(devices ${arg_DEVICES})
+  endif()
+  foreach(library IN LISTS arg_LIBRARIES)
+    get_property(of_library GLOBAL PROPERTY hostoffload_devices_of_${library})
+    if(of_library)
+      list(FILTER devices INCLUDE REGEX "^(${of_library})$")
+    endif()
+  endforeach()
+  list(JOIN devices "|" expression)
+  set_property(GLOBAL PROPERTY "hostoffload_devices_of_${name}" "${expression}")
+  foreach(device IN LISTS devices)
     set(target ${name}${hostoffload_suffix_${device}})
     if(device STREQUAL "cuda")
       hostoffload_cuda_sources(kernels ${arg_KERNELS})
