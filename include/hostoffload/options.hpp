@@ -46,6 +46,12 @@ struct scheduler_options {
   /// Times are sampled in one step of so many, from the third on; 0: never.
   unsigned sample_every = 16;
 
+  /// Plans steps: once a step has been timed (from the third on, by sample_every), the ones that follow copy when the
+  /// plan says and lie at fixed places of the window; what the window then has to spare stays on the device. A step
+  /// that departs from its plan goes on without; two in a row, or times that drift by a tenth, lead to a new plan. The
+  /// window holds the plan and a reserve of the least window.
+  bool plan = false;
+
   /// Memory that the caller owns and that outlives the scheduler; where none is given the scheduler allocates. Device
   /// memory begins at a multiple of 256 bytes, host memory is pinned, else usage_error.
   memory_region device_memory{};

@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <exception>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -83,6 +84,10 @@ public:
 
   /// What the newest step did that the device has completed; asks CUDA, does not synchronize. Step 0: none has.
   [[nodiscard]] step_report report() const { return engine_->report(); }
+
+  /// The step that was timed last, for planning elsewhere (schedule/record_file.hpp); nothing without options.plan, or
+  /// before there is one.
+  [[nodiscard]] std::optional<recorded_step> record() const { return engine_->record(); }
 
   [[nodiscard]] cudaStream_t compute() const noexcept { return engine_->compute(); }
 

@@ -167,11 +167,25 @@ TEST_CASE("text and JSON of a report") {
   text << r;
   CHECK_THAT(text.str(), has_text("step 12") && has_text("window 6.00 GiB, used 5.00 GiB") &&
                              has_text("copies out 3 (1.50 KiB)") && has_text("step time 250 ms, exposed 2.5 ms") &&
-                             has_text("2 tensors are not offloaded"));
+                             has_text("2 tensors are not offloaded") && !has_text("plan "));
+  r.planned = true;
+  r.plan_window_bytes = 4_GiB;
+  r.plan_alive_bytes = 3_GiB;
+  r.window_top_bytes = 4_GiB;
+  r.plan_step_s = 0.25;
+  std::ostringstream planned;
+  planned << r;
+  CHECK_THAT(planned.str(), has_text("plan followed: window 4.00 GiB, of which 3.00 GiB are alive at one time; "
+                                     "4.00 GiB touched; step time 250 ms, exposed 0 ms"));
+  r.plan_note = "a reason";
+  std::ostringstream without;
+  without << r;
+  CHECK_THAT(without.str(), has_text("no plan: a reason"));
   std::ostringstream json;
   ho::to_json(json, r);
   CHECK_THAT(json.str(), has_text("\"step\": 12, \"step_s\": 0.25,") && has_text("\"window_bytes\": 6442450944,") &&
-                             has_text("{\"name\": \"gate\", \"saved\": 0, \"offloaded\": 61,"));
+                             has_text("{\"name\": \"gate\", \"saved\": 0, \"offloaded\": 61,") &&
+                             has_text("\"planned\": true, \"plan_departures\": 0, \"plan_note\": \"a reason\""));
 }
 
 TEST_CASE("the host may be steps ahead of the device: times that are not there yet are left out, and read later",

@@ -150,6 +150,35 @@ TEST_CASE("a steady step allocates nothing, synchronises nothing, asks nothing")
   CHECK(report.copies_in <= 30);
 }
 
+TEST_CASE("a steady step that follows a plan allocates nothing, synchronises nothing, asks nothing") {
+  gpu device;
+  // The third step is timed; no other is.
+  ho::prefetch_scheduler scheduler({.window = 32_KiB, .sample_every = 1000, .plan = true, .observer = watched});
+  std::vector<std::unique_ptr<layer>> layers(6);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    layers[i] =
+        std::make_unique<layer>(scheduler, ho::layer_position{i, layers.size()}, i == 0 ? nullptr : &layers[i - 1]);
+  }
+  const auto begin = [&] { return train(layers); };
+  for (int step = 1; step <= 6; ++step) {
+    scheduler.run(begin);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+  REQUIRE(scheduler.report().planned);
+  for (int step = 7; step <= 12; ++step) {
+    vg::reset_call_counts();
+    const long before = allocations;
+    scheduler.run(begin);
+    CHECK(allocations - before == 0);
+    CHECK(calls({"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cudaEventCreateWithFlags",
+                 "cudaEventDestroy"}) == 0);
+    CHECK(calls({"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaEventQuery",
+                 "cudaStreamQuery", "cudaEventElapsedTime"}) == 0);
+  }
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(scheduler.report().planned);
+}
+
 TEST_CASE("an offloaded tensor costs one copy and at most six event calls each way") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 12_KiB, .sample_every = 0, .observer = watched});

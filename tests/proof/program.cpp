@@ -163,8 +163,9 @@ struct chain {
 
 /// A scheduler with its streams and layers.
 struct trainer {
-  explicit trainer(std::size_t window)
-      : scheduler({.compute = compute.get(), .window = window, .sample_every = 2, .observer = watched}) {}
+  trainer(std::size_t window, bool planned)
+      : scheduler(
+            {.compute = compute.get(), .window = window, .sample_every = 2, .plan = planned, .observer = watched}) {}
   ho::stream second;
   ho::stream compute;
   ho::prefetch_scheduler scheduler;
@@ -247,7 +248,7 @@ program::program(const shape& s, bool save_all) : state_(std::make_unique<state>
   const std::size_t window =
       least == 0 ? ho::unlimited : static_cast<std::size_t>(static_cast<double>(least) * s.window);
   for (std::size_t i = 0; i < s.schedulers; ++i) {
-    my.trainers.push_back(std::make_unique<trainer>(window));
+    my.trainers.push_back(std::make_unique<trainer>(window, s.planned));
     trainer& t = *my.trainers.back();
     std::mt19937_64 random(s.seed + i);
     t.chains.resize(s.side_by_side ? 2 : 1);
@@ -294,6 +295,12 @@ std::size_t program::least_window() const {
   return least;
 }
 
+std::size_t program::plans_followed() const {
+  std::size_t followed = 0;
+  for (auto& t : state_->trainers) followed += t->scheduler.report().planned ? 1U : 0U;
+  return followed;
+}
+
 std::size_t least_window_of(const shape& s) {
   const auto found = least_windows().find(s.seed);
   if (found == least_windows().end()) throw std::logic_error("prepare(shape) has not been called");
@@ -305,6 +312,7 @@ void prepare(const shape& s) {
   vg::reset(vg::gb200());
   shape without_bound = s;
   without_bound.window = 0;
+  without_bound.planned = false;
   program measured(without_bound, false);
   measured.step(0);
   static_cast<void>(measured.values());

@@ -26,6 +26,7 @@ struct shape {
   bool side_by_side = false;      // two chains of layers in two coroutines at once
   bool stops_early = false;       // the backward pass ends in the middle: the step drops the rest
   double window = 1;              // of the least: from 1 to 4; 0: unlimited
+  bool planned = false;           // steps are planned, from the fifth on; never drawn
 };
 
 [[nodiscard]] shape shape_of(std::uint64_t seed);
@@ -48,6 +49,8 @@ public:
   /// Waits for the device: all values that kernels looked at since the last call, in order.
   [[nodiscard]] std::vector<float> values();
   [[nodiscard]] std::size_t least_window() const;
+  /// Schedulers whose last completed step followed a plan.
+  [[nodiscard]] std::size_t plans_followed() const;
 
 private:
   struct state;

@@ -68,6 +68,33 @@ public:
     return s;
   }
 
+  /// The slot of `bytes` that begins `offset` bytes into the slab, as take() does; null when something is in use there.
+  template <class Evict>
+  slot* take_at(std::size_t offset, std::size_t bytes, tensor_record& owner, Evict&& evict) {
+    if (offset + bytes > total_) return nullptr;
+    slot* s = first_;
+    std::size_t before = 0;
+    for (; before + s->bytes <= offset; s = s->next) before += s->bytes;
+    std::size_t end = before;
+    for (slot* i = s; end < offset + bytes; end += i->bytes, i = i->next) {
+      if (i->state == slot_state::in_use) return nullptr;
+    }
+    end = before;
+    for (slot* i = s; end < offset + bytes; end += i->bytes, i = i->next) {
+      if (i->state != slot_state::kept) continue;
+      evict(*i->owner);
+      i->state = slot_state::free;
+      i->owner = nullptr;
+      i->rank = 0;
+    }
+    if (before < offset) s = &split(*s, offset - before);
+    while (s->bytes < bytes) merge_next(*s);
+    if (s->bytes > bytes) split(*s, bytes);
+    s->state = slot_state::in_use;
+    s->owner = &owner;
+    return s;
+  }
+
   void give_back(slot& s, const stream_clock& behind) noexcept {
     s.state = slot_state::free;
     s.owner = nullptr;

@@ -41,6 +41,13 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
     text << std::setprecision(4) << "step time " << r.step_s * 1e3 << " ms, exposed " << r.exposed_s * 1e3
          << " ms (estimated from events around the compute stream's waits)\n";
   }
+  if (!r.plan_note.empty()) text << "no plan: " << r.plan_note << '\n';
+  if (r.plan_window_bytes != 0) {
+    text << std::setprecision(4) << "plan " << (r.planned ? "followed" : "left") << ": window "
+         << readable_bytes(r.plan_window_bytes) << ", of which " << readable_bytes(r.plan_alive_bytes)
+         << " are alive at one time; " << readable_bytes(r.window_top_bytes) << " touched; step time "
+         << r.plan_step_s * 1e3 << " ms, exposed " << r.plan_exposed_s * 1e3 << " ms\n";
+  }
   if (fell_back != 0) text << fell_back << " tensors are not offloaded: the host memory did not last for them\n";
   for (const std::string_view w : r.warnings) text << "warning: " << w << '\n';
   return out << text.str();
@@ -57,7 +64,11 @@ inline void to_json(std::ostream& out, const step_report& r) {
        << ", \"host_peak_bytes\": " << r.host_peak_bytes << ", \"bytes_out\": " << r.bytes_out
        << ", \"bytes_in\": " << r.bytes_in << ", \"copies_out\": " << r.copies_out << ", \"copies_in\": " << r.copies_in
        << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits
-       << ", \"replays\": " << r.replays << ", \"warnings\": [";
+       << ", \"replays\": " << r.replays << ", \"planned\": " << (r.planned ? "true" : "false")
+       << ", \"plan_departures\": " << r.plan_departures << ", \"plan_note\": \"" << r.plan_note
+       << "\", \"plan_window_bytes\": " << r.plan_window_bytes << ", \"plan_alive_bytes\": " << r.plan_alive_bytes
+       << ", \"window_top_bytes\": " << r.window_top_bytes << ", \"plan_step_s\": " << r.plan_step_s
+       << ", \"plan_exposed_s\": " << r.plan_exposed_s << ", \"warnings\": [";
   std::string_view separator;
   for (const std::string_view w : r.warnings) {
     text << separator << '"' << w << '"';

@@ -45,6 +45,16 @@ struct step_report {
   std::size_t host_waits = 0;  // times that the host had to wait for the device
   std::size_t replays = 0;     // of a captured step: launches so far, this one included; 0: a step of its own
   std::vector<std::string_view> warnings{};  // what keeps copies from being hidden; each in one report only
+
+  bool planned = false;               // the step followed a plan to its end
+  std::size_t plan_departures = 0;    // 1: it did not, though there was one
+  std::string_view plan_note{};       // why there is no plan; empty when there is one, or none is wanted
+  std::size_t plan_window_bytes = 0;  // of the window that the plan fills: its peak
+  std::size_t plan_alive_bytes = 0;   // the largest sum of the plan's slots at one time, which no packing goes below
+  std::size_t window_top_bytes = 0;   // of the window up to the highest byte of a planned slot that was taken
+  double plan_step_s = 0;             // predicted
+  double plan_exposed_s = 0;
+
   std::vector<tensor_report> tensors{};
 };
 

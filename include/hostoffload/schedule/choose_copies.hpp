@@ -25,7 +25,7 @@ struct chosen_copies {
   double out = 0;
   double in = 0;
   double first_made = never;
-  point last_use = 0;
+  step_point last_use = 0;
   for (const planned_life& l : step.lives()) {
     if (!l.has_gap) continue;
     out += step.out_s(l);

@@ -32,11 +32,11 @@ struct life_course {
 
 /// What the planner wants of one life.
 struct life_wish {
-  bool keep = false;  // it does not leave
-  double latest = 0;  // its copy in starts at this second of compute,
-  point gate = 0;     // which is behind this point
-  double in_s = 0;    // seconds that its copy in takes
-  double lead_s = 0;  // before its use, for what delays it
+  bool keep = false;    // it does not leave
+  double latest = 0;    // its copy in starts at this second of compute,
+  step_point gate = 0;  // which is behind this point
+  double in_s = 0;      // seconds that its copy in takes
+  double lead_s = 0;    // before its use, for what delays it
 };
 
 /// Which of the tensors that may leave goes first.
@@ -57,7 +57,7 @@ public:
         courses_(step.lives().size()),
         not_before_(step.lives().size(), 0) {}
 
-  bool pass(point p, double now) {
+  bool pass(step_point p, double now) {
     const bool first_try = !std::exchange(tried_, true);
     if (first_try) leave_behind(p, now);
     std::size_t needed = 0;
@@ -125,7 +125,7 @@ public:
 private:
   enum class where : std::uint8_t { nowhere, here, leaving, copied, away, arriving, arrived, back };
 
-  void leave_behind(point p, double now) {
+  void leave_behind(step_point p, double now) {
     reached_ = p;
     phase_ = 2 * p;
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
@@ -236,15 +236,15 @@ private:
 
   std::vector<where> state_;
   std::vector<life_course> courses_;
-  std::vector<point> not_before_;  // copies in
+  std::vector<step_point> not_before_;  // copies in
   std::priority_queue<std::pair<std::uint64_t, std::uint32_t>> candidates_;
-  std::priority_queue<std::pair<point, std::uint32_t>> declined_;  // would not come back in time
+  std::priority_queue<std::pair<step_point, std::uint32_t>> declined_;  // would not come back in time
   std::size_t first_in_ = 0;
   std::size_t held_ = 0;
   std::size_t peak_ = 0;
-  point reached_ = 0;
+  step_point reached_ = 0;
   std::uint32_t phase_ = 0;
-  point passed_ = 0;
+  step_point passed_ = 0;
   double passed_at_ = 0;
   bool tried_ = false;
   bool wants_room_ = false;

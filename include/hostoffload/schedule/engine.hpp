@@ -1,7 +1,7 @@
 #pragma once
 // The scheduler's core, the same for every element type: who leases what, which slot it gets, which copies are issued
-// and what waits for what. engine_lease.hpp, engine_copies.hpp, engine_step.hpp, engine_waiting.hpp and
-// engine_capture.hpp hold the definitions.
+// and what waits for what. engine_lease.hpp, engine_copies.hpp, engine_step.hpp, engine_waiting.hpp,
+// engine_plan.hpp and engine_capture.hpp hold the definitions.
 //
 // Host code decides everything at once and never waits; the device follows in stream order. A slot is given to the next
 // tensor as soon as the host knows that the last one has left it, and the new user's stream waits for the events that
@@ -21,6 +21,7 @@
 #include <hostoffload/report/step_report.hpp>
 #include <hostoffload/schedule/host_value_request.hpp>
 #include <hostoffload/schedule/step_history.hpp>
+#include <hostoffload/schedule/step_planner.hpp>
 #include <hostoffload/schedule/tensor_record.hpp>
 
 #include <array>
@@ -118,6 +119,7 @@ public:
   void wait_for_value(host_value_request& q, promise_base& waiter);
 
   [[nodiscard]] step_report report();
+  [[nodiscard]] std::optional<recorded_step> record() const { return planner_ ? planner_->record() : std::nullopt; }
   [[nodiscard]] cudaStream_t compute() const noexcept { return order_.handle(compute_id); }
   [[nodiscard]] std::byte* device_pointer(const tensor_record& r) const noexcept { return r.device->begin; }
   [[nodiscard]] static std::byte* making_pointer(const tensor_record& r) noexcept {
@@ -168,14 +170,17 @@ private:
 
   // engine_copies.hpp
   slot* take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker);
+  void hold_slot(const tensor_record& r, const slot& s) noexcept;
   void free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept;
-  void use_begins(slot& s, const tensor_record& r) noexcept;
-  void use_ends(slot& s, const tensor_record& r) noexcept;
+  void use_begins(slot& s, tensor_record& r) noexcept;
+  void use_ends(slot& s, tensor_record& r) noexcept;
   void forget_device_copy(tensor_record& r) noexcept;
   void copy_out(tensor_record& r);
   void copy_in(tensor_record& r, slot& target);
   void fetch_into(tensor_record& r, slot& target);
-  [[nodiscard]] bool may_fetch_ahead() const noexcept { return fetching_ahead_ && options_.overlap && window_; }
+  [[nodiscard]] bool may_fetch_ahead() const noexcept {
+    return fetching_ahead_ && options_.overlap && window_ && !follows_plan();
+  }
   void fetch_ahead();
   void put_behind(stream_id s, const stream_clock& needed, const purpose& what);
   void link_stowed(tensor_record& r) noexcept;
@@ -185,6 +190,18 @@ private:
   [[nodiscard]] std::size_t bounded_window() const noexcept {
     return options_.window == unlimited ? 0 : options_.window;
   }
+
+  // engine_plan.hpp
+  void note(tensor_record& r, use_event what) noexcept;
+  void plan_ahead();
+  void follow_plan(bool before_use);
+  void follow_plan_in_use() noexcept;
+  bool bring_back(tensor_record& r, std::size_t offset);
+  slot* take_planned(tensor_record& r, std::size_t offset);
+  void leave_plan();
+  void forget_plan() noexcept;
+  void report_plan();
+  [[nodiscard]] bool follows_plan() const noexcept { return planner_ && planner_->following(); }
 
   // engine_capture.hpp
   void join_streams();
@@ -261,6 +278,10 @@ private:
 
   std::vector<std::string_view> warnings_ = warnings_of_environment();  // for the next report
   std::optional<observed_range> step_range_;
+  std::unique_ptr<step_planner> planner_;  // where steps are to be planned
+  std::uint64_t gate_ = 0;                 // the compute stream's point behind which the last planned copies in are,
+  std::uint32_t gated_at_ = 0;             // recorded at this point of the plan
+
   step_report now_;
   std::optional<step_history> history_;
 };
@@ -270,5 +291,6 @@ private:
 #include <hostoffload/schedule/engine_capture.hpp>  // IWYU pragma: export
 #include <hostoffload/schedule/engine_copies.hpp>   // IWYU pragma: export
 #include <hostoffload/schedule/engine_lease.hpp>    // IWYU pragma: export
+#include <hostoffload/schedule/engine_plan.hpp>     // IWYU pragma: export
 #include <hostoffload/schedule/engine_step.hpp>     // IWYU pragma: export
 #include <hostoffload/schedule/engine_waiting.hpp>  // IWYU pragma: export

@@ -24,15 +24,17 @@ inline window_slab::room_to_leave engine::room_to_leave(std::size_t bytes, const
   return {needed, true};
 }
 
-inline void engine::use_begins(slot& s, const tensor_record& r) noexcept {
+inline void engine::use_begins(slot& s, tensor_record& r) noexcept {
   s.state = slot_state::in_use;
   if (!r.in_window()) return;
+  note(r, use_event::begins);
   window_in_use_ += s.bytes;
   least_window_seen_ = std::max(least_window_seen_, window_in_use_);
 }
 
-inline void engine::use_ends(slot& s, const tensor_record& r) noexcept {
+inline void engine::use_ends(slot& s, tensor_record& r) noexcept {
   if (r.in_window()) window_in_use_ -= s.bytes;
+  note(r, use_event::ends);
   room_changed_ = true;
 }
 
@@ -43,6 +45,12 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
   const std::size_t bytes = slot_size(r.in_window() ? r.life_bytes : r.bytes);
   const bool ahead = rank_limit != any_rank;
   slot* taken = nullptr;
+  if (r.in_window() && follows_plan()) {
+    const std::size_t* const offset = planner_->departed() ? nullptr : planner_->cursor.place_of(r);
+    taken = offset != nullptr ? take_planned(r, *offset) : nullptr;
+    if (taken != nullptr) return taken;
+    leave_plan();
+  }
   if (r.in_window() && window_) {
     const auto leave = ahead ? window_slab::room_to_leave{} : room_to_leave(bytes, line, oldest);
     taken = window_->take(bytes, r, rank_limit, leave, order_.clock_of(taker),
@@ -55,11 +63,15 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
     }
     taken = &device_->take(bytes, r, order_.clock_of(taker), r.as_purpose());
   }
-  (r.in_window() ? window_held_ : device_held_) += bytes;
+  hold_slot(r, *taken);
+  return taken;
+}
+
+inline void engine::hold_slot(const tensor_record& r, const slot& s) noexcept {
+  (r.in_window() ? window_held_ : device_held_) += s.bytes;
   now_.window_peak_bytes = std::max(now_.window_peak_bytes, window_held_);
   now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);
-  if (options_.observer.taken != nullptr) options_.observer.taken(taken->begin, taken->bytes);
-  return taken;
+  if (options_.observer.taken != nullptr) options_.observer.taken(s.begin, s.bytes);
 }
 
 /// The slot is not in use any more; its next owner goes behind `behind`.
@@ -85,13 +97,16 @@ inline void engine::forget_device_copy(tensor_record& r) noexcept {
 }
 
 inline engine::timed_span::timed_span(engine& e, bool exposes)
-    : engine_(exposes && e.history_->samples() ? &e : nullptr) {
-  if (engine_ != nullptr) engine_->history_->wait_begins(engine_->compute());
+    : engine_(exposes && (e.history_->samples() || e.planner_) ? &e : nullptr) {
+  if (engine_ == nullptr) return;
+  if (engine_->history_->samples()) engine_->history_->wait_begins(engine_->compute());
+  if (engine_->planner_) engine_->planner_->recorder.wait_begins();
 }
 inline engine::timed_span::~timed_span() {
   if (engine_ == nullptr) return;
   try {
-    engine_->history_->wait_ends(engine_->compute());
+    if (engine_->history_->samples()) engine_->history_->wait_ends(engine_->compute());
+    if (engine_->planner_) engine_->planner_->recorder.wait_ends();
   } catch (...) {
     if (!engine_->kept_error_) engine_->kept_error_ = std::current_exception();
   }
@@ -110,10 +125,12 @@ inline void engine::copy_out(tensor_record& r) {
   order_.put_behind(out_id_, needed, r.as_purpose());
   const timed_span exposed(*this, out_id_ == compute_id);
   const observed_range range(options_.ranges, range_kind::copy_out, r.name, r.position.index);
+  if (planner_) planner_->recorder.copy_begins(link_way::out, r.life_bytes, order_.handle(out_id_));
   check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.life_bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(out_id_)});
   const std::uint64_t point =
       out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
+  if (planner_) planner_->recorder.copy_ends(link_way::out, order_.handle(out_id_));
   r.host_written = {};
   r.host_written.join(out_id_, point);
   r.readers.join(out_id_, point);
@@ -141,10 +158,12 @@ inline void engine::copy_in(tensor_record& r, slot& target) {
   order_.put_behind(in_id_, needed, r.as_purpose());
   const timed_span exposed(*this, in_id_ == compute_id);
   const observed_range range(options_.ranges, range_kind::copy_in, r.name, r.position.index);
+  if (planner_) planner_->recorder.copy_begins(link_way::in, r.life_bytes, order_.handle(in_id_));
   check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});
   const std::uint64_t point =
       in_id_ == compute_id ? order_.next_point(compute_id) : order_.record(in_id_, r.as_purpose());
+  if (planner_) planner_->recorder.copy_ends(link_way::in, order_.handle(in_id_));
   r.device = &target;
   r.written = {};
   r.written.join(in_id_, point);

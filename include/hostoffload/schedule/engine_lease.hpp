@@ -56,6 +56,7 @@ inline outcome engine::request(lease_request& q, bool oldest) {
     if (r.leases != 0) throw usage_error("tensor " + r.title() + ": its writable lease has to end before it is read");
     return outcome::being_made;
   }
+  if (r.leases == 0) follow_plan(true);
   if (r.device == nullptr && r.on_host) {
     slot* const target = take_slot(r, q.line, oldest, any_rank, in_id_);
     if (target == nullptr) return outcome::no_room;
@@ -99,6 +100,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
       needed.join(taken->behind);
       const bool here = m != &r && again && (m->state == life::none || m->device != nullptr || m->on_host);
       (here ? m->aside : m->device) = taken;
+      if (again && m->in_window() && planner_) planner_->mark_odd();
       if (here) continue;
       m->temporary = m->state == life::none && again;
       m->remaking = m->state == life::alive;
@@ -106,6 +108,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
       if (!again && m->in_window()) fetching_ahead_ = false;
     }
     put_behind(compute_id, needed, r.as_purpose());
+    follow_plan(false);
   } catch (...) {
     abort_making(*r.made_by, false);
     throw;
@@ -149,9 +152,10 @@ inline void engine::finish_making(tensor_record& r) {
     ++m->generation;
     use_ends(*m->device, *m);
     m->unused = m != &r;
-    if (m->in_window() && !m->temporary) copy_out(*m);
+    if (m->in_window() && !m->temporary && !follows_plan()) copy_out(*m);
     if (m->unused && m->on_host) settle(*m);
   }
+  follow_plan(false);
 }
 
 inline void engine::make_inline(lease_request& q) {
@@ -272,6 +276,7 @@ inline void engine::grant(lease_request& q) {
   r.last_use = r.last_use || q.last_use;
   q.generation = r.generation;
   q.granted = true;
+  if (first) follow_plan_in_use();
 }
 
 /// A writable lease for code that fills the tensor itself.
@@ -281,6 +286,7 @@ inline void engine::begin_produce(lease_request& q) {
   if (!in_step_)
     throw usage_error("tensor " + r.title() + ": produce within a step: scheduler.run(…), or a step object");
   throw_without_host_slot(r);
+  follow_plan(true);
   if (r.state != life::none) {
     throw usage_error("tensor " + r.title() +
                       ": produced while it still holds values: end its life first, by a last use "
@@ -309,6 +315,7 @@ inline void engine::begin_produce(lease_request& q) {
   if (r.in_window()) fetching_ahead_ = false;
   q.generation = ++r.generation;
   q.granted = true;
+  follow_plan_in_use();
 }
 
 inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
@@ -321,12 +328,14 @@ inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream
     if (--r.leases != 0) return;
     r.pattern.ends(++uses_);
     use_ends(*r.device, r);
+    const bool stays = r.last_use || r.temporary || follows_plan();
     if (writing && left_by_exception) {
       finish_life(r, false);
     } else {
-      if (writing && r.in_window()) copy_out(r);
+      if (r.in_window() && !r.on_host && !stays) copy_out(r);
       settle(r);
     }
+    follow_plan(false);
     if (r.in_window() && may_fetch_ahead() && order_.next_point(on) == released) order_.record(on, r.as_purpose());
     serve_waiters();
   } catch (...) {
@@ -341,7 +350,7 @@ inline void engine::settle(tensor_record& r) {
     return;
   }
   if (r.in_window()) {
-    keep(r);
+    if (r.on_host) keep(r);
   } else if (r.placed == choice::remat && r.pattern.in_longest_gap()) {
     row(r).planned_bytes += r.life_bytes;
     row(r).freed_bytes += r.life_bytes;
@@ -373,6 +382,7 @@ inline void engine::finish_life(tensor_record& r, bool by_last_use) noexcept {
     unlink_stowed(r);
   }
   r.state = life::none;
+  if (by_last_use && in_step_) note(r, use_event::over);
   r.life_bytes = r.bytes;
   r.last_use = false;
   r.unused = false;

@@ -34,6 +34,7 @@ inline engine::engine(const scheduler_options& options) : options_(options) {
       window_.emplace(memory_region{});
     }
   }
+  if (options.plan) planner_ = std::make_unique<step_planner>();
   device_.emplace(rest);
   host_.emplace(options.host_memory);
 }
@@ -96,12 +97,14 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
   r->row = row_of(name);
   tensors_.push_back(r);
   count_tensor(*r, 1);
+  forget_plan();
   return *r;
 }
 
 /// A tensor that is being made leaves its record, and the slot that is being written, to whoever makes it.
 inline void engine::remove(tensor_record& r) noexcept {
   if (closed_) return;
+  if (r.in_window()) forget_plan();
   invalidate_graphs("a tensor was destroyed");
   const bool being_made = (r.state == life::making && r.leases == 0) || r.aside != nullptr;
   if ((r.leases != 0 || being_made) && !kept_error_) {
@@ -225,7 +228,16 @@ inline void engine::begin_step() {
   ++steps_;
   const bool sampled = options_.sample_every != 0 && steps_ >= 3 && (steps_ - 3) % options_.sample_every == 0;
   history_->begin(steps_, sampled, compute());
+  plan_ahead();
   begin_counting();
+  if (!planner_) return;
+  const bool timed = sampled || (steps_ >= 3 && options_.sample_every != 0 && planner_->wants_times());
+  try {
+    planner_->recorder.begin(steps_, timed, compute());
+  } catch (...) {
+    abandon_step();
+    throw;
+  }
 }
 
 inline void engine::begin_counting() {
@@ -235,6 +247,11 @@ inline void engine::begin_counting() {
   least_window_seen_ = 0;
   several_branches_ = false;
   begin_report();
+  if (planner_) {
+    planner_->begin_step();
+    planner_->recorder.begin(steps_, false, compute());
+  }
+  gated_at_ = ~std::uint32_t{0};
   order_.begin_step();
   step_range_.emplace(options_.ranges, range_kind::step, std::string_view(), steps_);
   in_step_ = true;
@@ -268,8 +285,10 @@ inline void engine::finish_step() {
   in_step_ = false;
   if (failure) {
     history_->abandon();
+    if (planner_) planner_->abandon_step();
     std::rethrow_exception(failure);
   }
+  report_plan();
   learn_reserve();
   now_.least_window_bytes = several_branches_ ? reserve_ : least_window_seen_;
   now_.device_bytes = device_->total_bytes() + bounded_window();
@@ -331,6 +350,7 @@ inline void engine::abandon_step() noexcept {
     finish_life(*r, false);
   }
   history_->abandon();
+  if (planner_) planner_->abandon_step();
   step_range_.reset();
   in_step_ = false;
   if (capturing_) discard_capture();

@@ -32,7 +32,7 @@ public:
     begun_.assign(stays_.size(), false);
   }
 
-  bool pass(point p, double now) {
+  bool pass(step_point p, double now) {
     if (!tried_) leave(p, now);
     tried_ = true;
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
@@ -92,7 +92,7 @@ private:
     return plan_of(life).out_at <= phase_ && step_.lives()[life].made <= reached_;
   }
 
-  void leave(point p, double now) {
+  void leave(step_point p, double now) {
     reached_ = p;
     phase_ = 2 * p;
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
@@ -137,7 +137,7 @@ private:
   std::vector<bool> begun_;
   std::size_t first_to_begin_ = 0;
   std::vector<std::size_t> present_;  // of stays_
-  point reached_ = 0;
+  step_point reached_ = 0;
   std::uint32_t phase_ = 0;
   bool tried_ = false;
 };

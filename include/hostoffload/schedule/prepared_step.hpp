@@ -15,18 +15,18 @@
 
 namespace hostoffload::inline v0::detail {
 
-using point = std::uint32_t;
+using step_point = std::uint32_t;
 
 /// One offloaded life: when its memory is needed, and the longest gap between two of its uses.
 struct planned_life {
   std::uint32_t life = 0;  // index into recorded_step::lives
   std::size_t bytes = 0;
   std::size_t slot_bytes = 0;
-  point begin = 0;
-  point made = 0;       // its values are there
-  point gap_begin = 0;  // the end of the last use before the gap
-  point gap_end = 0;    // the begin of the first use behind it
-  point end = 0;
+  step_point begin = 0;
+  step_point made = 0;       // its values are there
+  step_point gap_begin = 0;  // the end of the last use before the gap
+  step_point gap_end = 0;    // the begin of the first use behind it
+  step_point end = 0;
   bool has_gap = false;  // it is used again at all, after some time
 };
 
@@ -47,17 +47,17 @@ public:
 
   [[nodiscard]] const recorded_step& recorded() const noexcept { return *step_; }
   [[nodiscard]] const std::vector<planned_life>& lives() const noexcept { return lives_; }
-  [[nodiscard]] point last_point() const noexcept { return static_cast<point>(at_.size() - 1); }
+  [[nodiscard]] step_point last_point() const noexcept { return static_cast<step_point>(at_.size() - 1); }
   /// Seconds of a copy that has its direction, and the link, for itself.
   [[nodiscard]] double out_s(const planned_life& l) const noexcept { return alone(step_->out, l); }
   [[nodiscard]] double in_s(const planned_life& l) const noexcept { return alone(step_->in, l); }
   /// Seconds of compute before a point.
-  [[nodiscard]] double at(point p) const noexcept { return at_[p]; }
+  [[nodiscard]] double at(step_point p) const noexcept { return at_[p]; }
   [[nodiscard]] double compute_s() const noexcept { return at_.back(); }
   /// The last point that lies no later than `seconds` of compute.
-  [[nodiscard]] point last_before(double seconds) const noexcept {
+  [[nodiscard]] step_point last_before(double seconds) const noexcept {
     const auto behind = std::upper_bound(at_.begin(), at_.end(), seconds);
-    return behind == at_.begin() ? 0 : static_cast<point>(behind - at_.begin() - 1);
+    return behind == at_.begin() ? 0 : static_cast<step_point>(behind - at_.begin() - 1);
   }
 
   /// What happens to a life at a point. In this order at each.
@@ -66,8 +66,8 @@ public:
     happening what = happening::made;
     std::uint32_t life = 0;  // index into lives()
   };
-  [[nodiscard]] const event* events_begin(point p) const noexcept { return events_.data() + first_event_[p]; }
-  [[nodiscard]] const event* events_end(point p) const noexcept { return events_.data() + first_event_[p + 1]; }
+  [[nodiscard]] const event* events_begin(step_point p) const noexcept { return events_.data() + first_event_[p]; }
+  [[nodiscard]] const event* events_end(step_point p) const noexcept { return events_.data() + first_event_[p + 1]; }
 
 private:
   static double alone(const link_direction& d, const planned_life& l) noexcept {
@@ -118,7 +118,7 @@ private:
   }
 
   void index() {
-    std::vector<std::pair<point, event>> all;
+    std::vector<std::pair<step_point, event>> all;
     const auto count = static_cast<std::uint32_t>(lives_.size());
     for (std::uint32_t i = 0; i < count; ++i) {
       const planned_life& l = lives_[i];

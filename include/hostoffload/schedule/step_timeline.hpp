@@ -78,7 +78,7 @@ private:
 };
 
 /// Runs the step. The policy has
-///   bool pass(point, double now)              the compute stream may go on past the point; asked until it may
+///   bool pass(step_point, double now)              the compute stream may go on past the point; asked until it may
 ///   std::optional<uint32_t> pick(link_way, double now)  a copy to start on an idle direction, if any
 ///   void copied(link_way, uint32_t life, double now)
 ///   bool unblock()                            everything waits for something else: whether that was changed
@@ -89,7 +89,7 @@ double run_timeline(const prepared_step& step, Policy& policy) {
   link_pair link(recorded);
   double now = 0;
   double segment_left = 0;
-  point next = 0;
+  step_point next = 0;
   bool running = false;
   while (true) {
     for (bool again = true; again;) {

@@ -1,0 +1,126 @@
+#pragma once
+// Following a plan, and leaving it. Part of engine.hpp.
+
+#include <hostoffload/schedule/engine.hpp>
+
+namespace hostoffload::inline v0::detail {
+
+inline void engine::note(tensor_record& r, use_event what) noexcept {
+  if (!planner_ || !r.in_window()) return;
+  try {
+    planner_->note(r, what);
+  } catch (...) {  // no memory, or no event: thrown by the next await
+    if (!kept_error_) kept_error_ = std::current_exception();
+  }
+}
+
+/// A new plan, if one was timed. Steps that follow it are enqueued in its order.
+inline void engine::plan_ahead() {
+  if (!planner_) return;
+  const std::size_t whole = window_ ? window_->total_bytes() : 0;
+  const std::size_t room = (whole - std::min(whole, reserve_)) / slot_alignment * slot_alignment;
+  if (planner_->learn(steps_, room, window_ && options_.overlap)) invalidate_graphs("a new plan was made");
+}
+
+/// Issues the copies that are due: before the next use begins, or now that one began or ended.
+inline void engine::follow_plan(bool before_use) {
+  if (!planner_ || !planner_->following()) return;
+  if (planner_->departed()) return leave_plan();
+  while (const planned_copy* const c = planner_->cursor.due(before_use)) {
+    tensor_record& r = *c->tensor;
+    const bool here = r.state == life::alive && r.device != nullptr;
+    if (c->way == link_way::out ? !here || r.on_host : !r.on_host || r.leases != 0) return leave_plan();
+    if (c->way == link_way::out) {
+      copy_out(r);
+      if (r.leases == 0) keep(r);
+    } else if (!bring_back(r, c->offset)) {
+      return leave_plan();
+    }
+    planner_->cursor.issued();
+  }
+}
+
+/// The same when a lease has been granted: what fails is thrown by the next await.
+inline void engine::follow_plan_in_use() noexcept {
+  try {
+    follow_plan(false);
+  } catch (...) {
+    if (!kept_error_) kept_error_ = std::current_exception();
+  }
+}
+
+/// Its copy in, gated: it starts no sooner than the compute stream comes to what is enqueued next. That only paces.
+inline bool engine::bring_back(tensor_record& r, std::size_t offset) {
+  if (r.device != nullptr) {
+    free_slot(r, r.device, last_users(r));
+    r.readers = {};
+  }
+  slot* const target = take_planned(r, offset);
+  if (target == nullptr) return false;
+  if (gated_at_ != planner_->cursor.point() || gate_ != order_.last_point(compute_id)) {
+    try {
+      gate_ = order_.record(compute_id, r.as_purpose());
+    } catch (...) {
+      slot* taken = target;
+      free_slot(r, taken, taken->behind);
+      throw;
+    }
+    gated_at_ = planner_->cursor.point();
+  }
+  target->behind.join(compute_id, gate_);
+  fetch_into(r, *target);
+  target->rank = r.rank;
+  target->state = slot_state::kept;
+  target->behind = r.written;
+  return true;
+}
+
+/// The slot at a planned place; null when that is not free.
+inline slot* engine::take_planned(tensor_record& r, std::size_t offset) {
+  slot* const taken = window_->take_at(offset, slot_size(r.life_bytes), r,
+                                       [this](tensor_record& evicted) { forget_device_copy(evicted); });
+  if (taken != nullptr) {
+    now_.window_top_bytes = std::max(now_.window_top_bytes, offset + taken->bytes);
+    hold_slot(r, *taken);
+  }
+  return taken;
+}
+
+/// The rest of the step is not as planned: what the plan would have kept is stowed, so that its room can be had.
+inline void engine::leave_plan() {
+  planner_->leave_plan();
+  ++now_.plan_departures;
+  for (tensor_record* r : tensors_) {
+    if (!r->in_window() || r->state != life::alive || r->device == nullptr || r->on_host || r->leases != 0) continue;
+    copy_out(*r);
+    keep(*r);
+  }
+  room_changed_ = true;
+}
+
+/// Tensors come or go: the plan does not hold any more.
+inline void engine::forget_plan() noexcept {
+  if (!planner_) return;
+  try {
+    if (planner_->following()) leave_plan();
+  } catch (...) {
+    if (!kept_error_) kept_error_ = std::current_exception();
+  }
+  planner_->forget();
+}
+
+inline void engine::report_plan() {
+  if (!planner_) return;
+  const bool departed = planner_->end_step(several_branches_);
+  now_.planned = planner_->plan().has_value() && !departed;
+  if (departed) now_.plan_departures = std::max<std::size_t>(1, now_.plan_departures);
+  now_.plan_note = planner_->why_none();
+  if (!planner_->plan()) return;
+  const step_plan& plan = *planner_->plan();
+  now_.plan_window_bytes = plan.window_bytes;
+  now_.plan_alive_bytes = plan.alive_bytes;
+  now_.plan_step_s = plan.step_s;
+  now_.plan_exposed_s = plan.step_s - plan.compute_s;
+}
+
+}  // namespace hostoffload::inline v0::detail
