@@ -53,6 +53,7 @@ inline void engine::close() noexcept {
   host_.reset();
   window_memory_.reset();
   history_.reset();
+  planner_.reset();
   order_ = stream_order{};
   out_stream_.reset();
   in_stream_.reset();
