@@ -46,7 +46,8 @@ void slot_given_back(void*, std::size_t) {}
 void clear_timeline() {}
 void reset_call_counts() {}
 void clear_faults() {}
-/// A GPU has its own.
+/// A GPU has its own time and order; tests ask for others to see more.
+void delay(operation_kind, double) {}
 void execution_order(std::uint64_t) {}
 
 std::vector<operation> timeline() { only_virtual("timeline"); }
@@ -55,6 +56,10 @@ copied bytes_copied(direction) { only_virtual("bytes_copied"); }
 memory_use memory_usage(int) { only_virtual("memory_usage"); }
 void fail_call(std::uint64_t, cudaError_t, std::string_view) { only_virtual("fail_call"); }
 std::optional<failure> failed_call() { only_virtual("failed_call"); }
-void delay(operation_kind, double) { only_virtual("delay"); }
+std::vector<std::pair<std::string_view, std::uint64_t>> call_counts() { only_virtual("call_counts"); }
+std::uint64_t calls_until_now() { only_virtual("calls_until_now"); }
+void watch_waits() { only_virtual("watch_waits"); }
+void ignore_wait(std::uint64_t) { only_virtual("ignore_wait"); }
+std::vector<wait_record> waits() { only_virtual("waits"); }
 
 }  // namespace hostoffload::inline v0::virtual_gpu

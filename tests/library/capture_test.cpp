@@ -270,7 +270,7 @@ TEST_CASE("straight-line code is captured") {
   CHECK(t.result() == right);
 }
 
-TEST_CASE("a launch is one call and the mark behind it, and allocates nothing") {
+TEST_CASE("a launch is one call and the mark behind it, and allocates nothing", "[virtual]") {
   const gpu g;
   trainer t({.window = 6 * slot}, ho::choice::offload);
   t.give(1);
@@ -458,8 +458,8 @@ TEST_CASE("a graph outlives its scheduler only to be destroyed; memory goes when
   CHECK_THAT(thrown_by<ho::usage_error>([&] { graph->launch(); }), Catch::Contains("has been destroyed"));
 }
 
-TEST_CASE(
-    "every wait of a capture is needed: without it the detector objects, there is no graph, or a later wait does") {
+TEST_CASE("every wait of a capture is needed: without it the detector objects, there is no graph, or a later wait does",
+          "[virtual]") {
   const gpu g;
   const auto run = [](std::uint64_t dropped) {
     vg::clear_faults();
@@ -503,7 +503,8 @@ TEST_CASE(
   vg::clear_faults();
 }
 
-TEST_CASE("every CUDA call of a capture and of a launch fails once: a typed error, no leak, the next step right") {
+TEST_CASE("every CUDA call of a capture and of a launch fails once: a typed error, no leak, the next step right",
+          "[virtual]") {
   std::vector<float> right;
   {
     const gpu g;
