@@ -28,6 +28,7 @@ FAULTS = "library/faults_test.cpp"
 MEMORY = "library/faults_memory_test.cpp"
 LANGUAGE = "library/faults_language_test.cpp"
 PINNED = "memory/pinned_slab_test.cpp"
+CAPTURE = "library/capture_test.cpp"
 HEADERS = "headers: linked twice"
 
 COPIES = "schedule/engine_copies.hpp"
@@ -45,6 +46,7 @@ LOSES_NO_SLOT = "a call that fails while a tensor leaves or returns loses no slo
 HOLD_AND_WAIT = "coroutines that each hold a slot while they wait, and then need another, all end"
 NUMA = "pinned slab: on the GPU's NUMA node, and where that is impossible a warning and on"
 HELD = "memory that somebody else still holds is planned but not freed, and the report says so"
+NOT_CAPTURED = "what a captured step must not do is an error that says so, and the scheduler is as before"
 STACK = "nobody is resumed from within an await: the stack is as deep before as after"
 CAPTURES = "the captures of define functions and of the step live as long as their coroutines"
 MOVES = "owners that are moved leave one owner: assigned, to themselves, into a new one"
@@ -161,6 +163,17 @@ MUTATIONS = [
     (32, "cuda/event.hpp", "detail::check(cudaEventRecord(handle_, on), \"cudaEventRecord\", what);",
      "detail::ignore(cudaEventRecord(handle_, on)), static_cast<void>(what);", MEMORY,
      "an event of one device on a stream of another: the error is raised"),
+    (33, COPIES, "    if (capturing_ && !device_->has_free(bytes)) {", "    if (false) {", CAPTURE,
+     "device memory that no step has needed before is not allocated in a capture"),
+    (33, "host_values.hpp", "    engine_->throw_if_capturing(\"host_values::read of \" + std::to_string(n) + \" elements\");\n",
+     "", CAPTURE, NOT_CAPTURED),
+    (33, STEP, "  throw_if_capturing(\"report\");\n", "", CAPTURE, NOT_CAPTURED),
+    (34, "schedule/engine_capture.hpp", "    finish_step();\n    join_streams();\n", "    finish_step();\n", CAPTURE,
+     "straight-line code is captured"),
+    (34, "schedule/engine_capture.hpp", "  begin_order_anew();\n  begin_counting();\n", "  begin_counting();\n", CAPTURE,
+     "straight-line code is captured"),
+    (34, STEP, "  if (!options_.overlap || has_launched_) ignore", "  if (!options_.overlap) ignore", CAPTURE,
+     "a graph outlives its scheduler only to be destroyed; memory goes when the last launch is done"),
     (35, "coroutine/task.hpp", "p.runner->put_first(*p.continuation);", "p.continuation->self.resume();", LANGUAGE,
      STACK),
     (35, "coroutine/task.hpp", "frame_.promise().runner->put_first(frame_.promise());", "frame_.resume();", LANGUAGE,
