@@ -31,9 +31,22 @@ cuda_step::result step_on(const vgpu::machine& m, const peer& p, const workload&
   return p.step(w);
 }
 
-trained_step train_on(const vgpu::machine& m, const workload& w, double window) {
+struct trained {
+  trained_step step{};
+  std::size_t window = 0, reserve = 0;
+};
+
+/// With a plan in the window and a reserve of the largest access on top. Where no plan fits into the window the
+/// scheduler looks ahead, and has no more than the window for that.
+trained train_on(const vgpu::machine& m, const workload& w, double window_bytes) {
+  trained t{{}, static_cast<std::size_t>(window_bytes) / 256 * 256, largest_access(w)};
   vgpu::reset(m, 1, vgpu::mode::dry);
-  return train(w, static_cast<std::size_t>(window) / 256 * 256, 0);
+  t.step = train(w, t.window, t.reserve);
+  if (t.step.planned) return t;
+  t.reserve = 0;
+  vgpu::reset(m, 1, vgpu::mode::dry);
+  t.step = train(w, t.window, t.reserve);
+  return t;
 }
 
 void measure_peer(measured& m, const workload& w, const peer& p) {
@@ -47,15 +60,16 @@ void measure_peer(measured& m, const workload& w, const peer& p) {
 }
 
 void measure_ours(measured& m, const workload& w, double window) {
-  trained_step r = train_on(machine_for(w), w, window);
-  m.held = accessed(w, r.timeline);
-  m.figures.step_s = r.timeline.step_s;
-  m.figures.exposed_s = r.timeline.step_s - train_on(infinitely_fast_link(machine_for(w)), w, window).timeline.step_s;
-  m.figures.window_bytes = static_cast<double>(r.window_bytes);
-  m.figures.reserve_bytes = static_cast<double>(r.reserve_bytes);
+  trained t = train_on(machine_for(w), w, window);
+  const trained free = train_on(infinitely_fast_link(machine_for(w)), w, window);
+  m.held = accessed(w, t.step.timeline);
+  m.figures.step_s = t.step.timeline.step_s;
+  m.figures.exposed_s = t.step.timeline.step_s - free.step.timeline.step_s;
+  m.figures.window_bytes = static_cast<double>(t.window);
+  m.figures.reserve_bytes = static_cast<double>(t.reserve);
   m.figures.peak_bytes = peak_bytes(w, m.held);
-  m.figures.planned_peak_bytes = r.planned_peak_bytes;
-  m.timeline = std::move(r.timeline);
+  m.figures.planned_peak_bytes = t.step.planned_peak_bytes;
+  m.timeline = std::move(t.step.timeline);
 }
 
 void predict(measured& m, const workload& w, double window) {

@@ -53,7 +53,9 @@ std::string legend() {
          "win/least:  device memory for these tensors over the least with which that bound can be reached\n"
          "exposed:    the step less the same step with an infinitely fast link, as a share of the step\n"
          "peak:       the most bytes at one time that were accessed\n"
-         "planned:    this library, window 1.1 x the least; planned@X: with the window that X used\n"
+         "planned:    this library, window 1.1 x the least; planned@X: with the window that X used. A reserve, as "
+         "large as\n"
+         "            what one segment accesses, comes on top: it is for steps that depart from the plan\n"
          "predicted:  what this library's planner expects of planned, computed and not stepped\n";
 }
 

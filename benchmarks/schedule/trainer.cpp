@@ -12,7 +12,7 @@ namespace {
 
 namespace ho = hostoffload;
 
-constexpr int settling_steps = 5;  // records, times, plans
+constexpr int settling_steps = 6;  // the third is timed, the fifth reads the times and makes a plan
 
 class trainer {
 public:
@@ -60,7 +60,7 @@ private:
 
 trained_step train(const workload& w, std::size_t window, std::size_t reserve) {
   const ho::stream compute;
-  ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = window + reserve});
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .window = window + reserve, .plan = true});
   trainer t(w, scheduler);
   vgpu::record_timeline(false);
   for (int i = 0; i < settling_steps; ++i) {
@@ -73,9 +73,8 @@ trained_step train(const workload& w, std::size_t window, std::size_t reserve) {
   trained_step r;
   r.timeline = end_timeline(w, t.made_at());
   const ho::step_report report = scheduler.report();
-  r.window_bytes = window;
-  r.reserve_bytes = reserve;
-  r.planned_peak_bytes = static_cast<double>(report.window_peak_bytes);
+  r.planned = report.planned;
+  r.planned_peak_bytes = static_cast<double>(report.planned ? report.plan_alive_bytes : report.window_peak_bytes);
   return r;
 }
 

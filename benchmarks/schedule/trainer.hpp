@@ -11,14 +11,13 @@ namespace schedules {
 
 struct trained_step {
   step_timeline timeline{};
-  std::size_t window_bytes = 0;  ///< the bound, without the reserve
-  std::size_t reserve_bytes = 0;
-  double planned_peak_bytes = 0;  ///< what the scheduler says that the step holds at most
+  bool planned = false;           ///< the step followed a plan; otherwise it looked ahead, in window and reserve
+  double planned_peak_bytes = 0;  ///< the most at one time, as the scheduler says
 };
 
-/// Steps the workload on the current virtual GPU until the scheduler has settled, and measures the step after that.
-/// `window` and `reserve` make up the scheduler's window. Throws what the library throws: hostoffload::window_error
-/// when the window is too small.
+/// Steps the workload on the current virtual GPU until the scheduler has recorded, timed and planned it, and measures
+/// the step after that. The scheduler's window is `window` for the plan and `reserve` for steps that depart from it.
+/// Throws what the library throws: hostoffload::window_error when the window is too small.
 [[nodiscard]] trained_step train(const workload& w, std::size_t window, std::size_t reserve);
 
 }  // namespace schedules
