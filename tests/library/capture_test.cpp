@@ -201,6 +201,49 @@ TEST_CASE("fifty launches of a captured step give the values of eager steps, for
   CHECK(graph.launches() == launches);
 }
 
+TEST_CASE("a captured step that follows a plan gives the values of eager steps") {
+  const gpu g;
+  const auto right = expected(20);
+  trainer t({.window = 12 * slot, .plan = true}, ho::choice::offload);
+  for (int i = 0; i < 8; ++i) {
+    t.give(static_cast<float>(100 + i));
+    t.eager();
+    static_cast<void>(t.result());
+  }
+  REQUIRE(t.scheduler.report().planned);
+  ho::step_graph graph = t.capture();
+  for (int i = 0; i < 20; ++i) {
+    CAPTURE(i);
+    t.give(static_cast<float>(i));
+    if (i % 7 == 6) {
+      t.eager();
+    } else {
+      graph.launch();
+    }
+    CHECK(t.result() == right[static_cast<std::size_t>(i)]);
+  }
+  CHECK(t.scheduler.report().planned);
+}
+
+TEST_CASE("a new plan makes a graph stale") {
+  const gpu g;
+  trainer t({.window = 12 * slot, .plan = true}, ho::choice::offload);
+  t.give(0);
+  t.eager();
+  t.eager();
+  ho::step_graph graph = t.capture();
+  graph.launch();
+  for (int i = 0; i < 6; ++i) {
+    t.eager();
+    static_cast<void>(t.result());
+  }
+  REQUIRE(t.scheduler.report().planned);
+  CHECK_THAT(thrown_by<ho::stale_graph_error>([&] { graph.launch(); }), Catch::Contains("a new plan was made"));
+  ho::step_graph planned = t.capture();
+  planned.launch();
+  CHECK(t.result() == expected(1)[0]);
+}
+
 TEST_CASE("launches run back to back: none waits on the host, and slots are not refilled too soon") {
   const gpu g;
   const auto right = expected(6);
@@ -266,6 +309,29 @@ TEST_CASE("straight-line code is captured") {
   graph.launch();
   CHECK(t.result() != right);
   t.give(1);
+  graph.launch();
+  CHECK(t.result() == right);
+}
+
+TEST_CASE("copies that nobody waits for are joined before a capture ends") {
+  const gpu g;
+  trainer t({.window = 8 * slot}, ho::choice::offload);
+  t.give(3);
+  const auto forward_only = [&] {
+    auto a = t.layers[0]->act.fetch(t.stream.get());
+    add(t.stream.get(), a.data(), a.data(), t.out.data(), n);
+  };
+  {
+    ho::step s(t.scheduler);
+    forward_only();
+    s.end();
+  }
+  const auto right = t.result();
+  ho::step_graph graph = t.scheduler.capture(forward_only);
+  t.give(4);
+  graph.launch();
+  CHECK(t.result() != right);
+  t.give(3);
   graph.launch();
   CHECK(t.result() == right);
 }
