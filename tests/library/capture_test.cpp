@@ -201,7 +201,7 @@ TEST_CASE("fifty launches of a captured step give the values of eager steps, for
   CHECK(graph.launches() == launches);
 }
 
-TEST_CASE("a captured step that follows a plan gives the values of eager steps") {
+TEST_CASE("a captured step that follows a plan gives the values of eager steps", "[virtual]") {
   const gpu g;
   const auto right = expected(20);
   trainer t({.window = 12 * slot, .plan = true}, ho::choice::offload);
@@ -225,7 +225,7 @@ TEST_CASE("a captured step that follows a plan gives the values of eager steps")
   CHECK(t.scheduler.report().planned);
 }
 
-TEST_CASE("a new plan makes a graph stale") {
+TEST_CASE("a new plan makes a graph stale", "[virtual]") {
   const gpu g;
   trainer t({.window = 12 * slot, .plan = true}, ho::choice::offload);
   t.give(0);
