@@ -17,7 +17,7 @@ struct assumptions {
   double look_ahead_buffers = 2;
   double deepseek_exposed = 1;
   double deepseek_fixed_seconds = 3.2635;
-  double llama_matrix_share = 0.5209;
+  double llama_matrix_share = 0.5203;
   double llama_exposed = 0;
 };
 

@@ -99,7 +99,8 @@ ho::task<> network::keep(layer& l, ho::choice placed, leases& kept) {
   co_await add(l.act);
 }
 
-/// A layer's tensors that are computed again are kept to its end, so that they are dropped once.
+/// What is used again before the layer's end is kept until then, so that it is dropped once; so is what was made beside
+/// another tensor and is not used before the backward pass.
 ho::task<> network::forward() {
   rank_.gather_vocabulary();
   rank_.network().join();
@@ -109,8 +110,16 @@ ho::task<> network::forward() {
     x.end();
     kept.clear();
     rank_.enter(l->index);
-    co_await keep(*l, ho::choice::remat, kept);
     auto behind_attention = co_await *l->attention_out;
+    kept.push_back(std::move(behind_attention));
+    if (l->lse.is(ho::choice::remat)) {
+      auto lse = co_await *l->lse;
+      lse.end();
+    }
+    if (l->router.is(ho::choice::remat)) {
+      auto router = co_await *l->router;
+      kept.push_back(std::move(router));
+    }
   }
   co_await add_ffn(*layers_.back(), work().last.all());
   if (!rank_.what().tied) rank_.gather_vocabulary();

@@ -71,6 +71,7 @@ struct range {
 struct work {
   double flops = 0;
   double bytes = 0;
+  double seconds = 0;
   hostoffload_precision precision = hostoffload_fp32;
 };
 
@@ -92,6 +93,7 @@ cudaError_t launch(cudaStream_t stream, const char* name, const std::vector<rang
   k.write_count = t.size();
   k.flops = w.flops;
   k.bytes = w.bytes;
+  k.seconds = w.seconds;
   k.precision = w.precision;
   k.closure_bytes = sizeof(Body);
   k.closure_align = alignof(Body);

@@ -46,6 +46,19 @@ TEST_CASE("a kernel takes the longer of its arithmetic and its memory traffic, a
   CHECK(completed("matrix").uses == vg::resource::compute);
 }
 
+TEST_CASE("a kernel that waits outside the device lasts as long, and leaves the SMs to others") {
+  gpu g;
+  auto* a = g.stream();
+  auto* b = g.stream();
+  const double zero = start_of_measurement();
+  ok(launch(a, "network", {}, {}, {.bytes = 2e6, .seconds = 20e-6}));
+  ok(launch(b, "arithmetic", {}, {}, {.flops = 10e6}));
+  ok(cudaDeviceSynchronize());
+  CHECK(completed("network", 0, zero).end == us(21));
+  CHECK(completed("arithmetic", 0, zero).end == us(11));
+  CHECK(launch(a, "negative", {}, {}, {.seconds = -1}) == cudaErrorInvalidValue);
+}
+
 TEST_CASE("a precision that the machine has no units for is refused") {
   gpu g;
   CHECK(launch(g.stream(), "fp4", {}, {}, {.flops = 1, .precision = hostoffload_fp4}) == cudaErrorNotSupported);
