@@ -23,6 +23,7 @@ LIFE = "library/life_test.cpp"
 WINDOW = "library/window_test.cpp"
 SEVERAL = "library/several_test.cpp"
 MISUSE = "library/misuse_test.cpp"
+PLANNED = "library/planned_test.cpp"
 STEADY = "library/steady_test.cpp"
 FAULTS = "library/faults_test.cpp"
 MEMORY = "library/faults_memory_test.cpp"
@@ -116,6 +117,9 @@ MUTATIONS = [
      "*begin = ::operator new(bytes); return cudaSuccess;", MEMORY, ENGINES),
     (17, STEP, "in_id_ = order_.add(in_stream_->get(), \"copy in\");", "in_id_ = out_id_;", MEMORY,
      "a copy in that is needed now does not stand behind a queue of copies out"),
+    (18, LEASE, "const bool stays = r.last_use || r.temporary || follows_plan();",
+     "const bool stays = r.last_use || r.temporary;", PLANNED,
+     "a plan with room to spare keeps tensors on the device: fewer copies than without a plan"),
     (20, COPIES,
      """check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
         "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});""", ON_KERNEL, MEMORY, ENGINES,
@@ -131,6 +135,8 @@ MUTATIONS = [
      "pinned slab: exact size, at most a page of waste, all of it there, and it copies", "bit"),
     (22, "memory/pinned_slab.hpp", "    check_limits(bytes, capacity, options.root);\n", "", PINNED,
      "pinned slab: more than a control group leaves is an error with the numbers, before anything is pinned"),
+    (23, COPIES, "planner_->departed() ? nullptr : planner_->cursor.place_of(r);", "nullptr;", PLANNED,
+     "steps follow the plan of a timed one: in the predicted time and memory, with the values of any step"),
     (24, LEASE, "  r.last_use = r.last_use || q.last_use;\n", "", MEMORY,
      "device memory goes back at the last use, not at the end of the step"),
     (25, COPIES, "    free_slot(r, taken, order_.next_points());\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),
@@ -146,6 +152,13 @@ MUTATIONS = [
      "more in use at one time than in any step before: what is to be left free does not wrap around"),
     (27, LEASE, "if (r.device == nullptr && r.on_host) {", "if (r.on_host) {", LIFE,
      "what is resident or still leaving is taken over, not fetched"),
+    (28, STEP, "  history_->end(now_, compute());\n",
+     """  history_->end(now_, compute());
+  for (tensor_record* r : tensors_) {
+    if (r->host != nullptr) host_->give_back(*std::exchange(r->host, nullptr), {});
+  }
+  host_->release_unused();
+""", STEADY, "a steady step that follows a plan allocates nothing, synchronises nothing, asks nothing"),
     (29, COPIES, "  return {needed, true};", "  return {needed, false};", MEMORY, HOLD_AND_WAIT),
     (29, WAITING, "  if (!value_first && serve_oldest()) return;\n", "", MEMORY, HOLD_AND_WAIT),
     (30, WAITING, "  if (first_waiting_ == nullptr) {", "  if (false) {", MISUSE,

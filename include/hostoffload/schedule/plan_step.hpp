@@ -77,20 +77,16 @@ namespace detail {
 /// Lays out copies chosen for at most `window` bytes, with less room for them as long as the slab becomes larger.
 [[nodiscard]] inline std::optional<step_plan> plan_within(const prepared_step& step, const copy_search& search,
                                                           std::size_t window, double enough_s) {
-  std::optional<step_plan> best;
+  constexpr int tries = 16;
   std::size_t room = window;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < tries; ++i) {
     const chosen_copies chosen = search.in_window(room, enough_s);
     if (chosen.step_s == never) break;
     std::optional<step_plan> plan = lay_out(step, chosen);
-    const std::size_t size = plan ? plan->window_bytes : window + window / 32;
-    if (plan && size <= window) {
-      best = std::move(plan);
-      break;
-    }
-    room = std::min(room - room / 64, chosen.peak - std::min(chosen.peak, size - window));
+    if (plan && plan->window_bytes <= window) return plan;
+    room = std::min(room, chosen.peak) - std::min(std::min(room, chosen.peak), window / 64);
   }
-  return best;
+  return std::nullopt;
 }
 
 }  // namespace detail
