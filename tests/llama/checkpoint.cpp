@@ -5,7 +5,7 @@
 #include "catch.hpp"
 #include "common/safetensors.hpp"
 #include "runs.hpp"
-#include "scratch.hpp"
+#include "training/scratch.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -2,37 +2,7 @@
 #include "catch.hpp"
 #include "runs.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 using llama::plan;
-
-namespace {
-
-/// max|a - b| / max|b| over up to 24 elements of one parameter.
-double worst_relative_error(llama::training& run, const llama::parameter& p, const std::vector<double>& values,
-                            const std::vector<double>& gradients, std::size_t batch) {
-  constexpr double h = 1e-5;
-  double difference = 0;
-  double largest = 0;
-  std::vector<double> moved = values;
-  for (std::size_t i = 0; i < p.size(); i += std::max<std::size_t>(1, p.size() / 24)) {
-    const std::size_t at = p.offset + i;
-    moved[at] = values[at] + h;
-    run.set_values(moved);
-    const double above = run.loss(batch);
-    moved[at] = values[at] - h;
-    run.set_values(moved);
-    const double below = run.loss(batch);
-    moved[at] = values[at];
-    const double expected = (above - below) / (2 * h);
-    difference = std::max(difference, std::abs(gradients[at] - expected));
-    largest = std::max(largest, std::abs(expected));
-  }
-  return difference / largest;
-}
-
-}  // namespace
 
 TEST_CASE("gradients of every parameter agree with central differences") {
   const auto p = GENERATE(plan::save, plan::mixed);
@@ -54,7 +24,7 @@ TEST_CASE("gradients of every parameter agree with central differences") {
     CHECK(run->loss(batch) == loss);
     for (const llama::parameter& each : run->list()) {
       INFO(each.name << ", placement " << to_string(p) << (tied ? ", tied" : ""));
-      CHECK(worst_relative_error(*run, each, values, gradients, batch) < 1e-6);
+      CHECK(training_tests::worst_relative_error(*run, each, values, gradients, batch) < 1e-6);
     }
   }
   llama_tests::require_no_findings();

@@ -3,7 +3,7 @@
 #include "common/safetensors.hpp"
 
 #include "catch.hpp"
-#include "scratch.hpp"
+#include "training/scratch.hpp"
 
 #include <array>
 #include <cstdint>

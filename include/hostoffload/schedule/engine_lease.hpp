@@ -21,10 +21,11 @@ inline void engine::resize(tensor_record& r, std::size_t bytes) {
   if (capturing_ && bytes != r.bytes)
     fail("is resized in a captured step, which uses the sizes that tensors were built for");
   if (!in_step_) fail("is resized outside a step: a size holds for one life");
+  if (bytes == r.life_bytes) return;
   if (r.state == life::alive || (r.state == life::making && bytes > r.life_bytes)) {
     fail("is resized when it has its room: resize it before it is made, or to less while it is made");
   }
-  if (r.state == life::making && r.remaking && bytes != r.life_bytes) {
+  if (r.state == life::making && r.remaking) {
     fail("is made again with another size than before: recomputation has to give the same values");
   }
   r.life_bytes = bytes;

@@ -12,7 +12,7 @@
 class scratch_file {
 public:
   explicit scratch_file(const std::string& bytes)
-      : path_(std::filesystem::temp_directory_path() / ("hostoffload_llama_" + std::to_string(getpid()) + "_" +
+      : path_(std::filesystem::temp_directory_path() / ("hostoffload_test_" + std::to_string(getpid()) + "_" +
                                                         std::to_string(reinterpret_cast<std::uintptr_t>(this)))) {
     std::ofstream(path_, std::ios::binary) << bytes;
   }
