@@ -68,7 +68,7 @@ void measure_ours(measured& m, const workload& w, double window) {
   m.figures.window_bytes = static_cast<double>(t.window);
   m.figures.reserve_bytes = static_cast<double>(t.reserve);
   m.figures.peak_bytes = peak_bytes(w, m.held);
-  m.figures.planned_peak_bytes = t.step.planned_peak_bytes;
+  if (t.step.planned) m.figures.planned_peak_bytes = t.step.planned_peak_bytes;
   m.timeline = std::move(t.step.timeline);
 }
 
@@ -82,7 +82,7 @@ void predict(measured& m, const workload& w, double window) {
   m.figures.exposed_s = plan->step_s - plan->compute_s;
   m.figures.window_bytes = static_cast<double>(plan->window_bytes);
   m.figures.peak_bytes = static_cast<double>(plan->alive_bytes);
-  m.figures.planned_peak_bytes = static_cast<double>(plan->window_bytes);
+  m.figures.planned_peak_bytes = static_cast<double>(plan->alive_bytes);
 }
 
 }  // namespace

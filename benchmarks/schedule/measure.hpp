@@ -35,7 +35,7 @@ struct row {
   double reserve_bytes = 0;  ///< on top of it
   double least_window_bytes = 0;
   double peak_bytes = 0;                       ///< the most at one time that were accessed
-  std::optional<double> planned_peak_bytes{};  ///< the library's own rows
+  std::optional<double> planned_peak_bytes{};  ///< where a plan was followed
 };
 
 struct measured {

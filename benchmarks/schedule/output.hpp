@@ -16,8 +16,8 @@ namespace schedules {
 [[nodiscard]] std::string table(const workload& w, const bounds& b, const std::vector<row>& rows);
 
 /// {"rows": [{"workload", "schedule", "step_over_bound", "window_bytes", "reserve_bytes", "least_window_bytes",
-/// "peak_bytes", "planned_peak_bytes", "exposed_s", "step_s", "bound_s"}, …]}; planned_peak_bytes is null for the
-/// schedules of others. A schedule that refused its window has "refused", the reason, in place of what was measured.
+/// "peak_bytes", "planned_peak_bytes", "exposed_s", "step_s", "bound_s"}, …]}; planned_peak_bytes is null where
+/// no plan was followed. A schedule that refused its window has "refused", the reason, in place of what was measured.
 [[nodiscard]] std::string json(const std::vector<row>& rows);
 
 /// Writes `text` to a file that is there whole or not at all. Throws std::runtime_error with one line.

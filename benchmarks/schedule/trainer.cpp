@@ -74,7 +74,7 @@ trained_step train(const workload& w, std::size_t window, std::size_t reserve) {
   r.timeline = end_timeline(w, t.made_at());
   const ho::step_report report = scheduler.report();
   r.planned = report.planned;
-  r.planned_peak_bytes = static_cast<double>(report.planned ? report.plan_alive_bytes : report.window_peak_bytes);
+  r.planned_peak_bytes = static_cast<double>(report.plan_alive_bytes);
   return r;
 }
 

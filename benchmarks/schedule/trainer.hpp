@@ -12,7 +12,7 @@ namespace schedules {
 struct trained_step {
   step_timeline timeline{};
   bool planned = false;           ///< the step followed a plan; otherwise it looked ahead, in window and reserve
-  double planned_peak_bytes = 0;  ///< the most at one time, as the scheduler says
+  double planned_peak_bytes = 0;  ///< the most at one time, as the plan says
 };
 
 /// Steps the workload on the current virtual GPU until the scheduler has recorded, timed and planned it, and measures
