@@ -24,7 +24,11 @@ constexpr std::size_t slot = ho::detail::slot_size(big * sizeof(float));
 struct trainer {
   trainer(std::size_t layers, std::size_t window, double layer_s, bool plan = true, unsigned sample_every = 1)
       : seconds(layer_s),
-        scheduler({.window = window, .sample_every = sample_every, .plan = plan, .observer = watched}) {
+        scheduler({.compute = compute.get(),
+                   .window = window,
+                   .sample_every = sample_every,
+                   .plan = plan,
+                   .observer = watched}) {
     for (std::size_t i = 0; i < layers; ++i) {
       x.push_back(
           std::make_unique<tensor<name::x>>(scheduler, big, ho::layer_position{i, layers}, ho::choice::offload));
@@ -35,24 +39,24 @@ struct trainer {
 
   template <class Tensor>
   void make(Tensor& t, float value) {
-    auto out = t.produce(nullptr);
+    auto out = t.produce(compute.get());
     float* const to = out.data();
-    ho::launch(nullptr, 16, [to, value](std::size_t i) { to[i] = value + static_cast<float>(i); },
+    ho::launch(compute.get(), 16, [to, value](std::size_t i) { to[i] = value + static_cast<float>(i); },
                {.name = "make", .writes = {{to, out.span().size_bytes()}}});
   }
   template <class Tensor>
   void use(Tensor& t) {
-    auto in = std::move(t).fetch(nullptr);
-    all.push_back(std::make_unique<seen>(nullptr, in.data(), 16));
-    busy(nullptr, seconds);
+    auto in = std::move(t).fetch(compute.get());
+    all.push_back(std::make_unique<seen>(compute.get(), in.data(), 16));
+    busy(compute.get(), seconds);
   }
 
   void forward(float first) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       make(*x[i], first + static_cast<float>(i));
-      busy(nullptr, seconds / 2);
+      busy(compute.get(), seconds / 2);
       make(*y[i], first - static_cast<float>(i));
-      busy(nullptr, seconds / 2);
+      busy(compute.get(), seconds / 2);
     }
   }
   void backward() {
@@ -79,6 +83,7 @@ struct trainer {
   }
 
   double seconds;
+  ho::stream compute;
   ho::prefetch_scheduler scheduler;
   std::vector<std::unique_ptr<tensor<name::x>>> x;
   std::vector<std::unique_ptr<tensor<name::y>>> y;
@@ -240,4 +245,28 @@ TEST_CASE("tensors that are built or destroyed void the plan; a new one follows"
   CHECK(t.scheduler.report().plan_note == "tensors were built or destroyed: times are taken again");
   for (int step = 1; step <= 4; ++step) t.step(2);
   CHECK(t.scheduler.report().planned);
+}
+
+TEST_CASE("a planned step is captured and launched, and planned steps go on") {
+  gpu device;
+  trainer t(6, 6 * slot, 2e-4);
+  for (int step = 1; step <= 6; ++step) t.step(1);
+  REQUIRE(t.scheduler.report().planned);
+  t.all.clear();
+  ho::step_graph graph = t.scheduler.capture([&] {
+    t.forward(3);
+    t.backward();
+  });
+  for (int launch = 1; launch <= 3; ++launch) {
+    graph.launch();
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(t.scheduler.report().planned);
+    CHECK(t.scheduler.report().replays == static_cast<std::size_t>(launch));
+    for (std::size_t i = 0; i < t.x.size(); ++i) {
+      const auto layer = static_cast<float>(t.x.size() - 1 - i);
+      CHECK(t.all[2 * i]->is(3 - layer));
+      CHECK(t.all[2 * i + 1]->is(3 + layer));
+    }
+  }
+  CHECK(t.step(4).planned);
 }
