@@ -1,58 +1,49 @@
-// Trains a small Llama under several placements and prints what each one costs; see options.cpp for what can be chosen.
+// Trains a small Llama under several placements and prints what each one costs.
 
 #include "checkpoint.hpp"
-#include "demo.hpp"
-#include "options.hpp"
-#include "table.hpp"
+#include "training.hpp"
 
-#include <common/result_file.hpp>
+#include "common/program.hpp"
 
-#include <exception>
-#include <iostream>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <vector>
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 namespace {
 
-void run(llama::options o) {
-  const llama::token_stream data = o.tokens.empty() ? llama::token_stream::from_text(o.text)
-                                                    : llama::token_stream::from_bin(o.tokens, o.run.model.vocabulary);
-  data.check_sequence(o.run.model.sequence);
-  if (!o.init.empty()) {
-    o.run.start = std::make_shared<const std::vector<double>>(llama::load_checkpoint(o.init, o.run.model));
-  }
-  std::optional<examples::result_file> file;
-  if (!o.json.empty()) file.emplace(o.json);
-  std::optional<examples::result_file> saved;
-  if (!o.save.empty()) saved.emplace(o.save);
+class small_llama final : public examples::example_of<llama::training_options> {
+public:
+  small_llama()
+      : example_of({.name = "llama",
+                    .model = "a small Llama",
+                    .placements = "save: all on the device. offload: all but the residual stream to the host. "
+                                  "offload-naive: the same without overlap. remat: the same tensors computed again. "
+                                  "mixed: some of each",
+                    .full_hidden = 8192,
+                    .may_be_captured = true},
+                   llama::all_plans) {}
 
-  llama::device device = llama::make_device(o);
-  std::cout << llama::describe(o, device) << '\n' << std::flush;
-  const std::vector<llama::row> rows = llama::compare(o, device, data);
-  std::cout << llama::table(rows, device) << std::flush;
-  if (!std::cout) throw std::runtime_error("standard output: cannot be written");
-  if (file) file->write(llama::json(rows, device));
-  if (!saved) return;
-  if (!rows.front().fits) {
-    throw std::runtime_error(o.save +
-                             ": is not written: the run did not fit on the device; choose another --placement");
+  void add_options(CLI::App& app) override {
+    llama::sizes& m = options.model;
+    app.add_option("--layers", m.layers, "Number of layers")->group("Model");
+    app.add_option("--hidden", m.hidden, "Width of the residual stream")->group("Model");
+    app.add_option("--heads", m.heads, "Attention heads")->group("Model");
+    app.add_option("--kv-heads", m.kv_heads, "Heads of keys and values")->group("Model");
+    app.add_option("--ffn", m.ffn, "Width of the feed-forward block")->group("Model");
+    app.add_option("--sequence", m.sequence, "Tokens per sequence")->group("Model");
+    app.add_option("--vocabulary", m.vocabulary, "Number of different tokens")->group("Model");
+    app.add_flag("--tied", m.tied, "The output layer uses the embedding's weights")->group("Model");
   }
-  saved->write(llama::checkpoint(o.run.model, rows.front().parameters, o.run.type == llama::element::bf16));
-}
+
+  [[nodiscard]] std::string describe() const override {
+    const llama::sizes& s = options.model;
+    return fmt::format("Llama: {} layers, hidden {}, {} heads ({} for keys and values), feed-forward {}, sequence {}",
+                       s.layers, s.hidden, s.heads, s.kv_heads, s.ffn, s.sequence);
+  }
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    int exit_code = 0;
-    const std::optional<llama::options> chosen = llama::parse(argc, argv, exit_code);
-    if (!chosen) return exit_code;
-    run(*chosen);
-    return 0;
-  } catch (const std::exception& fault) {
-    std::cerr << "llama: " << fault.what() << '\n';
-    return 1;
-  }
+  small_llama example;
+  return examples::run_program(example, argc, argv);
 }

@@ -1,14 +1,14 @@
 #pragma once
 // The command line.
 
-#include "training.hpp"
+#include "example.hpp"
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace llama {
+namespace examples {
 
 /// How much device memory offloaded tensors may take: bytes, a number of layers' worth, the least that works, or no
 /// bound.
@@ -19,12 +19,12 @@ struct window_option {
 };
 
 struct options {
-  training_options run;  // the window, and the batch and placement of each row, are filled in later
+  run_options run;  // the window and the batch of each row are filled in later
   std::vector<std::size_t> batches{4, 12};
-  std::vector<plan> plans{all_plans.begin(), all_plans.end()};
+  std::vector<std::size_t> placements;  // numbers of the example's
   std::size_t steps = 20;
   std::string machine = "gb200";
-  std::size_t scale_to = 8192;  // hidden size; 0: full-size machine
+  std::size_t scale_to = 0;  // hidden size; 0: full-size machine
   window_option window;
   std::string text;    // file of the training text ...
   std::string tokens;  // ... or, where not empty, of its tokens
@@ -33,7 +33,8 @@ struct options {
   std::string save;    // where not empty, file for a checkpoint of the weights at the end
 };
 
-/// Nothing where the program is to end with `exit_code`: help was printed, or one line on standard error.
-std::optional<options> parse(int argc, const char* const* argv, int& exit_code);
+/// The command line; what is the model's own goes to `of`. Nothing where the program is to end with `exit_code`: help
+/// was printed, or one line on standard error.
+std::optional<options> parse(example& of, int argc, const char* const* argv, int& exit_code);
 
-}  // namespace llama
+}  // namespace examples

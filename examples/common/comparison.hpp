@@ -1,9 +1,9 @@
 #pragma once
 // Runs the placements side by side, and says what each one costs.
 
+#include "device.hpp"
+#include "example.hpp"
 #include "options.hpp"
-
-#include "common/device.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace llama {
-
-using examples::device;
+namespace examples {
 
 /// What one training run did.
 struct outcome {
@@ -29,12 +27,12 @@ struct outcome {
 /// Called behind every step with its number from 1 and its loss.
 using progress = std::function<void(std::size_t step, double loss)>;
 
-/// Trains on the device, from fresh. Throws as make_training does.
-outcome train(device& on, device::variant variant, const training_options& options, const token_stream& data,
-              std::size_t steps, const progress& report = {});
+/// Trains on the device, from fresh. Throws as example::make does.
+outcome train(const example& of, device& on, device::variant variant, const run_options& options, std::size_t placement,
+              const token_stream& data, std::size_t steps, const progress& report = {});
 
 struct row {
-  plan placement = plan::save;
+  std::size_t placement = 0;  // number of the example's
   std::size_t batch = 0;
   bool fits = false;
   std::size_t missing_bytes = 0;  // on a GPU: of the allocation that failed. What follows is of runs that fit
@@ -50,8 +48,8 @@ struct row {
 };
 
 /// The device that the options ask for.
-device make_device(const options& o);
+device make_device(const example& of, const options& o);
 
-std::vector<row> compare(const options& o, device& on, const token_stream& data);
+std::vector<row> compare(const example& of, const options& o, device& on, const token_stream& data);
 
-}  // namespace llama
+}  // namespace examples

@@ -1,4 +1,4 @@
-#include "demo.hpp"
+#include "comparison.hpp"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-namespace llama {
+namespace examples {
 namespace {
 
 /// One line on a terminal that is overwritten and cleared at the end; nothing elsewhere.
@@ -46,8 +46,9 @@ device::variant roomy(const device& on) {
   return on.has(device::variant::unlimited_memory) ? device::variant::unlimited_memory : device::variant::as_it_is;
 }
 
-std::size_t window_bytes(const options& o, const training_options& run, device& on, const token_stream& data) {
-  const std::size_t per_layer = offloaded_bytes_per_layer(run);
+std::size_t window_bytes(const example& of, const options& o, const run_options& run, std::size_t placement, device& on,
+                         const token_stream& data) {
+  const std::size_t per_layer = of.offloaded_per_layer(run, placement);
   if (per_layer == 0) return ho::unlimited;
   switch (o.window.is) {
     case window_option::kind::bytes:
@@ -55,7 +56,7 @@ std::size_t window_bytes(const options& o, const training_options& run, device& 
     case window_option::kind::layers:
       return o.window.count * per_layer;
     case window_option::kind::least:
-      return train(on, roomy(on), run, data, 3).least_window_bytes;
+      return train(of, on, roomy(on), run, placement, data, 3).least_window_bytes;
     case window_option::kind::unlimited:
       break;
   }
@@ -64,10 +65,10 @@ std::size_t window_bytes(const options& o, const training_options& run, device& 
 
 }  // namespace
 
-outcome train(device& on, device::variant variant, const training_options& options, const token_stream& data,
-              std::size_t steps, const progress& report) {
+outcome train(const example& of, device& on, device::variant variant, const run_options& options, std::size_t placement,
+              const token_stream& data, std::size_t steps, const progress& report) {
   on.begin(variant);
-  const auto run = make_training(options, data);
+  const auto run = of.make(options, placement, data);
   outcome done;
   std::vector<double> times;
   for (std::size_t i = 0; i < steps; ++i) {
@@ -93,46 +94,48 @@ outcome train(device& on, device::variant variant, const training_options& optio
   return done;
 }
 
-device make_device(const options& o) {
+device make_device(const example& of, const options& o) {
   return device({.machine = o.machine,
                  .scale_to = o.scale_to,
-                 .hidden = o.run.model.hidden,
-                 .sequence = o.run.model.sequence,
+                 .hidden = of.hidden(),
+                 .sequence = of.sequence(),
                  .element_bytes = bytes_of(o.run.type),
                  .products = o.run.type == element::bf16 ? ho::precision::bf16 : ho::precision::fp32});
 }
 
-std::vector<row> compare(const options& o, device& on, const token_stream& data) {
+std::vector<row> compare(const example& of, const options& o, device& on, const token_stream& data) {
   const progress_line terminal;
-  const auto label = [](plan p, std::size_t batch) { return fmt::format("{}, batch {}", to_string(p), batch); };
+  const auto label = [&](std::size_t placement, std::size_t batch) {
+    return fmt::format("{}, batch {}", of.placements.at(placement), batch);
+  };
   std::vector<row> rows;
   for (const std::size_t batch : o.batches) {
-    training_options run = o.run;
+    run_options run = o.run;
     run.batch = batch;
-    run.placement = plan::save;
     run.graph = false;
+    constexpr std::size_t save = 0;
     std::optional<outcome> reference;
     try {
-      reference = train(on, roomy(on), run, data, o.steps,
-                        terminal.of(label(plan::save, batch) + ", unlimited memory", o.steps));
+      reference = train(of, on, roomy(on), run, save, data, o.steps,
+                        terminal.of(label(save, batch) + ", unlimited memory", o.steps));
     } catch (const ho::out_of_memory&) {
       if (on.has(device::variant::unlimited_memory)) throw;
     }
 
     run.graph = o.run.graph;
-    for (const plan p : o.plans) {
+    for (const std::size_t p : o.placements) {
       row r{.placement = p, .batch = batch};
-      run.placement = p;
-      run.window = window_bytes(o, run, on, data);
+      run.window = window_bytes(of, o, run, p, on, data);
       try {
-        outcome done = train(on, device::variant::as_it_is, run, data, o.steps, terminal.of(label(p, batch), o.steps));
+        outcome done =
+            train(of, on, device::variant::as_it_is, run, p, data, o.steps, terminal.of(label(p, batch), o.steps));
         r.fits = true;
         r.step_s = done.step_s;
-        r.tflops_per_device = step_flops(run.model, batch * run.model.sequence) / done.step_s / 1e12;
+        r.tflops_per_device = of.flops(batch * of.sequence()) / done.step_s / 1e12;
         r.exposed_s = done.exposed_s;
         if (on.has(device::variant::infinitely_fast_link)) {
           const outcome free_copies =
-              train(on, device::variant::infinitely_fast_link, run, data, std::min(o.steps, steps_for_times),
+              train(of, on, device::variant::infinitely_fast_link, run, p, data, std::min(o.steps, steps_for_times),
                     terminal.of(label(p, batch) + ", infinitely fast link", steps_for_times));
           r.exposed_s = std::max(0.0, done.step_s - free_copies.step_s);
         }
@@ -148,7 +151,7 @@ std::vector<row> compare(const options& o, device& on, const token_stream& data)
         r.missing_bytes = fault.requested();
         if (on.has(device::variant::unlimited_memory)) {
           const std::size_t needed =
-              p == plan::save ? reference->gpu_peak_bytes : train(on, roomy(on), run, data, 3).gpu_peak_bytes;
+              p == save ? reference->gpu_peak_bytes : train(of, on, roomy(on), run, p, data, 3).gpu_peak_bytes;
           r.missing_bytes = needed > on.memory_bytes() ? needed - on.memory_bytes() : 0;
         }
       }
@@ -158,4 +161,4 @@ std::vector<row> compare(const options& o, device& on, const token_stream& data)
   return rows;
 }
 
-}  // namespace llama
+}  // namespace examples

@@ -1,6 +1,6 @@
 #include "options.hpp"
 
-#include "common/device.hpp"
+#include "device.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace llama {
+namespace examples {
 namespace {
 
 window_option parse_window(std::string_view text) {
@@ -32,21 +32,19 @@ window_option parse_window(std::string_view text) {
                               " is no size; give for example 512KiB, 3MiB, 3layers, least or unlimited");
 }
 
-std::vector<std::string> plan_names() {
-  std::vector<std::string> names;
-  for (const plan p : all_plans) names.emplace_back(to_string(p));
+std::vector<std::string> choices(const example& of) {
+  std::vector<std::string> names = of.placements;
   names.emplace_back("all");
   return names;
 }
 
 void check(const options& o) {
-  check(o.run.model);
   if (o.steps < 3) throw std::invalid_argument("--steps must be at least 3: the first two are not timed");
-  for (const std::size_t batch : o.batches) examples::check_batch(batch, o.run.micro_batches);
-  if (!o.save.empty() && (o.plans.size() != 1 || o.batches.size() != 1)) {
+  for (const std::size_t batch : o.batches) check_batch(batch, o.run.micro_batches);
+  if (!o.save.empty() && (o.placements.size() != 1 || o.batches.size() != 1)) {
     throw std::invalid_argument("--save needs one --placement and one --batch: each run ends with weights of its own");
   }
-  const examples::adamw_options& a = o.run.optimiser;
+  const adamw_options& a = o.run.optimiser;
   if (!(a.learning_rate > 0)) throw std::invalid_argument("--learning-rate must be positive");
   if (a.decay_until != 0 && a.decay_until <= a.warm_up) {
     throw std::invalid_argument("--decay-until " + std::to_string(a.decay_until) + " must be larger than --warm-up " +
@@ -56,30 +54,28 @@ void check(const options& o) {
 
 }  // namespace
 
-std::optional<options> parse(int argc, const char* const* argv, int& exit_code) {
+std::optional<options> parse(example& of, int argc, const char* const* argv, int& exit_code) {
   options o;
-  o.text = HOSTOFFLOAD_LLAMA_TEXT;
+  o.text = HOSTOFFLOAD_EXAMPLE_TEXT;
+  o.scale_to = of.text.full_hidden;
   std::string placement = "all";
   std::string type = "bf16";
   std::string window = "3layers";
-  const std::vector<std::string> machines = examples::machine_names();
+  const std::vector<std::string> machines = machine_names();
 
   CLI::App app(
-      "Trains a small Llama with the tensors of the backward pass saved on the device, offloaded to the host, or "
-      "computed\n"
-      "again, and prints what each placement costs." +
+      "Trains " + of.text.model +
+          " with the tensors of the backward pass saved on the device, offloaded to the host, or computed\n"
+          "again, and prints what each placement costs." +
           std::string(machines.empty() ? ""
                                        : " Everything runs on this machine's CPU; times and memory are those of a\n"
                                          "described GPU, scaled so that the small model has the proportions of a "
                                          "large one."),
-      "llama");
+      of.text.name);
   app.option_defaults()->always_capture_default();
 
-  app.add_option(
-         "--placement", placement,
-         "save: all on the device. offload: all but the residual stream to the host. offload-naive: the same without "
-         "overlap. remat: the same tensors computed again. mixed: some of each. all: compare them")
-      ->check(CLI::IsMember(plan_names()))
+  app.add_option("--placement", placement, of.text.placements + ". all: compare them")
+      ->check(CLI::IsMember(choices(of)))
       ->group("What to run");
   app.add_option("--steps", o.steps, "Training steps per placement; the first two are not timed")->group("What to run");
   app.add_option("--batch", o.batches, "Sequences per step; several as 4,12")->delimiter(',')->group("What to run");
@@ -94,8 +90,10 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
   app.add_option("--decay-until", o.run.optimiser.decay_until,
                  "Step until which the learning rate falls to a tenth along a cosine; 0: it does not fall")
       ->group("What to run");
-  app.add_flag("--graph", o.run.graph, "From the third on, each step is a launch of one captured CUDA graph")
-      ->group("What to run");
+  if (of.text.may_be_captured) {
+    app.add_flag("--graph", o.run.graph, "From the third on, each step is a launch of one captured CUDA graph")
+        ->group("What to run");
+  }
   app.add_option("--window", window,
                  "Device memory for offloaded tensors: bytes (512KiB, 3MiB), a number of layers' worth (3layers), "
                  "least, unlimited")
@@ -112,15 +110,7 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
                  "moments are not written")
       ->group("Checkpoint");
 
-  sizes& m = o.run.model;
-  app.add_option("--layers", m.layers, "Number of layers")->group("Model");
-  app.add_option("--hidden", m.hidden, "Width of the residual stream")->group("Model");
-  app.add_option("--heads", m.heads, "Attention heads")->group("Model");
-  app.add_option("--kv-heads", m.kv_heads, "Heads of keys and values")->group("Model");
-  app.add_option("--ffn", m.ffn, "Width of the feed-forward block")->group("Model");
-  app.add_option("--sequence", m.sequence, "Tokens per sequence")->group("Model");
-  app.add_option("--vocabulary", m.vocabulary, "Number of different tokens")->group("Model");
-  app.add_flag("--tied", m.tied, "The output layer uses the embedding's weights")->group("Model");
+  of.add_options(app);
 
   app.add_option("--text", o.text, "Train on the bytes of this file")->group("Data");
   app.add_option("--tokens", o.tokens, "Train on this token file, in llm.c's .bin format; see --vocabulary")
@@ -138,13 +128,14 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
 
   try {
     app.parse(argc, argv);
-    if (placement != "all") {
-      std::erase_if(o.plans, [&](plan p) { return to_string(p) != placement; });
+    for (std::size_t i = 0; i < of.placements.size(); ++i) {
+      if (placement == "all" || placement == of.placements[i]) o.placements.push_back(i);
     }
     o.run.type = type == "float" ? element::f32 : element::bf16;
     o.window = parse_window(window);
-    if (o.tokens.empty() && m.vocabulary < 256) {
-      throw std::invalid_argument("--vocabulary " + std::to_string(m.vocabulary) +
+    of.check_options();
+    if (o.tokens.empty() && of.vocabulary() < 256) {
+      throw std::invalid_argument("--vocabulary " + std::to_string(of.vocabulary()) +
                                   " is less than the 256 values of a text's bytes");
     }
     check(o);
@@ -152,10 +143,10 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
   } catch (const CLI::Success& help) {
     exit_code = app.exit(help);
   } catch (const std::exception& fault) {  // CLI::ParseError is one
-    std::cerr << "llama: " << fault.what() << " (llama --help lists the options)\n";
+    std::cerr << of.text.name << ": " << fault.what() << " (" << of.text.name << " --help lists the options)\n";
     exit_code = 2;
   }
   return std::nullopt;
 }
 
-}  // namespace llama
+}  // namespace examples
