@@ -14,7 +14,7 @@ inline constexpr double norm_epsilon = 1e-6;
 inline constexpr double rope_theta = 10000;
 
 struct sizes {
-  std::size_t layers = 6;
+  std::size_t layers = 5;
   std::size_t dense_layers = 1;  // the first ones have a plain feed-forward block instead of experts
   std::size_t hidden = 128;
   std::size_t heads = 8;
