@@ -62,10 +62,10 @@ endfunction()
 
 # hostoffload_add_for_devices(EXECUTABLE|LIBRARY name [DEVICES d …] [SOURCES a.cpp …] [KERNELS k.cpp …] [VIRTUAL v.cpp …] [CUDA c.cpp …]
 #   [LIBRARIES t …] [VIRTUAL_LIBRARIES t …] [CUDA_LIBRARIES t …] [INCLUDES dir …] [DEFINITIONS d …] [OPTIONS o …])
-# KERNELS are what launches kernels: nvcc compiles them for a GPU. VIRTUAL…
-# and CUDA… are for one device only. Of
+# KERNELS are what launches kernels: nvcc compiles them for a GPU. VIRTUAL… and CUDA… are for one device only. Of
 # LIBRARIES that were made by this function each device has its own. OPTIONS are the host compiler's. Libraries pass
-# INCLUDES on. DEVICES: only these; what is linked with such a library is made for these only. An executable for a GPU ends with one line where there is none: examples/common/require_gpu.cpp.
+# INCLUDES on. DEVICES: only these; what is linked with such a library is made for these only. An executable for a GPU
+# ends with one line where there is none: examples/common/require_gpu.cpp.
 function(hostoffload_add_for_devices kind name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" ""
     "DEVICES;SOURCES;KERNELS;VIRTUAL;CUDA;LIBRARIES;VIRTUAL_LIBRARIES;CUDA_LIBRARIES;INCLUDES;DEFINITIONS;OPTIONS")

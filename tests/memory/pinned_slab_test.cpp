@@ -188,7 +188,7 @@ TEST_CASE("pinned slab: on the GPU's NUMA node, and where that is impossible a w
     CHECK(slab.node() == no_such_node);
     REQUIRE(slab.warnings().size() == 2);
     CHECK_THAT(slab.warnings()[0], Catch::Contains("not bound to NUMA node 1000") && Catch::Contains("mbind: "));
-    CHECK_THAT(slab.warnings()[1], Catch::Contains("100 % of the pinned memory are not on NUMA node 1000"));
+    CHECK_THAT(slab.warnings()[1], Catch::Contains("100 % of the pinned memory is not on NUMA node 1000"));
     CHECK(log.str() ==
           "hostoffload: warning: " + slab.warnings()[0] + "\nhostoffload: warning: " + slab.warnings()[1] + '\n');
     CHECK(is_resident(slab.region()));

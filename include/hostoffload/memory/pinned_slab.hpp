@@ -31,8 +31,7 @@ enum class pinning : std::uint8_t {
   /// cudaHostAlloc: one call, on one thread, with CUDA's choice of the NUMA node.
   allocated,
   /// Pages of the process's own, on the GPU's NUMA node and touched by several threads, then cudaHostRegister: for
-  /// slabs
-  /// of many GiB. Linux; elsewhere as allocated.
+  /// slabs of many GiB. Linux; elsewhere as allocated.
   registered,
 };
 
@@ -161,7 +160,7 @@ private:
     const std::optional<double> elsewhere = node_ ? pages.share_elsewhere(*node_) : std::nullopt;
     if (elsewhere && *elsewhere > 0) {
       warn(progress, std::to_string(static_cast<int>(std::ceil(*elsewhere * 100))) +
-                         " % of the pinned memory are not on NUMA node " + std::to_string(*node_) +
+                         " % of the pinned memory is not on NUMA node " + std::to_string(*node_) +
                          ", which is full or could not be chosen: copies may be slow");
     }
     detail::check_allocation(cudaHostRegister(pages.begin(), pages.bytes(), cudaHostRegisterPortable),
