@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <iostream>
 #include <map>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace examples {
 namespace {
@@ -39,13 +41,25 @@ std::vector<std::string> choices(const example& of) {
 }
 
 void check(const options& o) {
+  // The command line's parser takes a negative number for one near 2^64.
+  constexpr std::size_t most = 1'000'000'000;
   if (o.steps < 3) throw std::invalid_argument("--steps must be at least 3: the first two are not timed");
+  for (const auto& [option, value] :
+       {std::pair("steps", o.steps), std::pair("warm-up", o.run.optimiser.warm_up),
+        std::pair("decay-until", o.run.optimiser.decay_until), std::pair("scale-to", o.scale_to)}) {
+    if (value > most) {
+      throw std::invalid_argument(std::string("--") + option + " must be at most " + std::to_string(most) +
+                                  ", and not negative");
+    }
+  }
   for (const std::size_t batch : o.batches) check_batch(batch, o.run.micro_batches);
   if (!o.save.empty() && (o.placements.size() != 1 || o.batches.size() != 1)) {
     throw std::invalid_argument("--save needs one --placement and one --batch: each run ends with weights of its own");
   }
   const adamw_options& a = o.run.optimiser;
-  if (!(a.learning_rate > 0)) throw std::invalid_argument("--learning-rate must be positive");
+  if (!(a.learning_rate > 0) || !std::isfinite(a.learning_rate)) {
+    throw std::invalid_argument("--learning-rate must be positive and finite");
+  }
   if (a.decay_until != 0 && a.decay_until <= a.warm_up) {
     throw std::invalid_argument("--decay-until " + std::to_string(a.decay_until) + " must be larger than --warm-up " +
                                 std::to_string(a.warm_up));

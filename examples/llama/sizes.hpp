@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace llama {
 
@@ -31,8 +32,11 @@ inline void check(const sizes& s) {
     if (!good) throw std::invalid_argument(why);
   };
   constexpr std::size_t largest = std::size_t{1} << 20U;
-  for (const std::size_t each : {s.layers, s.hidden, s.heads, s.kv_heads, s.ffn, s.sequence, s.vocabulary}) {
-    need(each > 0 && each <= largest, "every size must be between 1 and " + std::to_string(largest));
+  const std::pair<const char*, std::size_t> each[] = {
+      {"layers", s.layers}, {"hidden", s.hidden},     {"heads", s.heads},          {"kv-heads", s.kv_heads},
+      {"ffn", s.ffn},       {"sequence", s.sequence}, {"vocabulary", s.vocabulary}};
+  for (const auto& [option, size] : each) {
+    need(size > 0 && size <= largest, std::string("--") + option + " must be between 1 and " + std::to_string(largest));
   }
   need(s.hidden % s.heads == 0,
        "--hidden " + std::to_string(s.hidden) + " is not a multiple of --heads " + std::to_string(s.heads));
