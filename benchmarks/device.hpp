@@ -115,6 +115,9 @@ private:
 /// `summarise` prints, to standard error, the ratio that the program exists for.
 template <class Register, class Summarise>
 int run(int argc, char** argv, Register register_all, Summarise summarise, storage kept = storage::real) try {
+  if (std::find(argv, argv + argc, std::string_view("--help")) != argv + argc) {
+    std::cout << "Beside Google Benchmark's options, on a virtual GPU: --machine=NAME, the GPU described (gb200)\n\n";
+  }
   benchmark::Initialize(&argc, argv);
   std::string machine;
   constexpr std::string_view option = "--machine=";
@@ -130,8 +133,9 @@ int run(int argc, char** argv, Register register_all, Summarise summarise, stora
   benchmark::AddCustomContext("device", device_name());
   benchmark::AddCustomContext("times", on_virtual_gpu ? "virtual" : "measured");
   register_all();
-  benchmark::RunSpecifiedBenchmarks();
+  const std::size_t ran = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
+  if (ran == 0) return 2;  // said already: the filter matches none
   summarise();
   return 0;
 } catch (const std::exception& e) {

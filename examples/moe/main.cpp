@@ -9,6 +9,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <cmath>
+#include <stdexcept>
+
 namespace {
 
 class small_deepseek final : public examples::example_of<moe::training_options> {
@@ -49,7 +52,6 @@ public:
     size("--vocabulary", m.vocabulary, "Number of different tokens");
     app.add_option("--routed-scale", m.routed_scale, "Factor of the routed experts' outputs")->group("Model");
     app.add_option("--balance-rate", options.balance_rate, "By which a step moves the biases of the routers")
-        ->check(CLI::NonNegativeNumber)
         ->group("Routing");
     app.add_option(
            "--capacity", m.capacity_factor,
@@ -61,6 +63,13 @@ public:
         ->check(CLI::IsMember({"routed", "capacity"}))
         ->default_str("routed")
         ->group("Routing");
+  }
+
+  void check_options() const override {
+    example_of::check_options();
+    if (!(options.balance_rate >= 0) || !std::isfinite(options.balance_rate)) {
+      throw std::invalid_argument("--balance-rate must be 0 or positive, and finite");
+    }
   }
 
   [[nodiscard]] std::string describe() const override {

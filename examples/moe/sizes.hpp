@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace moe {
 
@@ -67,9 +68,13 @@ inline void check(const sizes& s) {
   };
   const auto text = [](std::size_t n) { return std::to_string(n); };
   constexpr std::size_t largest = std::size_t{1} << 20U;
-  for (const std::size_t each : {s.layers, s.hidden, s.heads, s.q_rank, s.kv_rank, s.rope, s.nope, s.value, s.dense_ffn,
-                                 s.experts, s.top_k, s.expert_ffn, s.groups, s.top_groups, s.sequence, s.vocabulary}) {
-    need(each > 0 && each <= largest, "every size must be between 1 and " + text(largest));
+  const std::pair<const char*, std::size_t> each[] = {
+      {"layers", s.layers},       {"hidden", s.hidden},         {"heads", s.heads},       {"q-rank", s.q_rank},
+      {"kv-rank", s.kv_rank},     {"rope-size", s.rope},        {"nope-size", s.nope},    {"value-size", s.value},
+      {"dense-ffn", s.dense_ffn}, {"experts", s.experts},       {"top-k", s.top_k},       {"expert-ffn", s.expert_ffn},
+      {"groups", s.groups},       {"top-groups", s.top_groups}, {"sequence", s.sequence}, {"vocabulary", s.vocabulary}};
+  for (const auto& [option, size] : each) {
+    need(size > 0 && size <= largest, std::string("--") + option + " must be between 1 and " + text(largest));
   }
   need(s.dense_layers <= s.layers,
        "--dense-layers " + text(s.dense_layers) + " is more than --layers " + text(s.layers));
@@ -86,8 +91,8 @@ inline void check(const sizes& s) {
        "--top-k " + text(s.top_k) + " is more than the experts of --top-groups " + text(s.top_groups));
   need(s.top_k <= 64, "--top-k may not exceed 64");
   need(s.capacity_factor >= 0 && s.capacity_factor <= static_cast<double>(largest),
-       "--capacity must be 0, for no bound, or positive");
-  need(s.routed_scale > 0, "--routed-scale must be positive");
+       "--capacity must be 0, for no bound, or positive and at most " + text(largest));
+  need(s.routed_scale > 0 && std::isfinite(s.routed_scale), "--routed-scale must be positive and finite");
 }
 
 /// Floating point operations that a training step over `tokens` tokens counts for, by MaxText's rule: three times the
