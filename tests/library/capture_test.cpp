@@ -510,7 +510,7 @@ TEST_CASE("a graph that no longer fits its scheduler is stale, and says why") {
   static_cast<void>(t.result());
 }
 
-TEST_CASE("a graph outlives its scheduler only to be destroyed; memory goes when the last launch is done") {
+TEST_CASE("a graph outlives its scheduler only to be destroyed, and memory goes when the last launch is done") {
   const gpu g;
   std::unique_ptr<ho::step_graph> graph;
   {

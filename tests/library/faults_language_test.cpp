@@ -282,7 +282,7 @@ TEST_CASE("the table of faults in tests/README.md names tests that exist, and ha
     }
     CHECK(tests > 0);
   }
-  const std::set<int> expected{1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17,
-                               19, 20, 21, 22, 24, 25, 26, 27, 29, 30, 31, 32, 35, 36, 37, 38};
+  std::set<int> expected;
+  for (int number = 1; number <= 38; ++number) expected.insert(number);
   CHECK(numbers == expected);
 }

@@ -234,7 +234,7 @@ TEST_CASE("the record has the order, the bytes, the times of the kernels and the
   CHECK(r.in.rate == Approx(m.link.to_device.value).epsilon(0.08));
 }
 
-TEST_CASE("tensors that are built or destroyed void the plan; a new one follows") {
+TEST_CASE("tensors that are built or destroyed void the plan, and a new one follows") {
   gpu device;
   trainer t(4, 6 * slot, 2e-4);
   for (int step = 1; step <= 6; ++step) t.step(1);
