@@ -95,12 +95,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Arguments: layers; layers' worth of window, 0 is unlimited.
+/// Arguments: layers; layers' worth of window, 0 is unlimited; whether steps are planned.
 void host_cost(benchmark::State& state) {
   constexpr std::size_t most_steps = 1U << 20U;
   const auto count = static_cast<std::size_t>(state.range(0));
   const auto in_window = static_cast<std::size_t>(state.range(1));
-  ho::prefetch_scheduler scheduler({.window = in_window == 0 ? ho::unlimited : in_window * names * slot});
+  const bool planned = state.range(2) != 0;
+  ho::prefetch_scheduler scheduler(
+      {.window = in_window == 0 ? ho::unlimited : in_window * names * slot, .plan = planned});
   std::vector<std::unique_ptr<layer>> layers;
   for (std::size_t i = 0; i < count; ++i) {
     layers.push_back(std::make_unique<layer>(scheduler, ho::layer_position{i, count}));
@@ -127,6 +129,10 @@ void host_cost(benchmark::State& state) {
   for (std::size_t i = 0; i < of_steps.size(); ++i) {
     of_calls.push_back(seconds_of([&] { null_runtime::replay(calls); }));
   }
+  if (scheduler.report().planned != planned) {
+    state.SkipWithError(planned ? "the steps follow no plan" : "the steps follow a plan");
+    return;
+  }
   const double tensors = static_cast<double>(count * names);
   const double calls_ns = median(of_calls) * 1e9 / tensors;
   state.counters["own_ns_per_tensor"] = median(of_steps) * 1e9 / tensors - calls_ns;
@@ -135,7 +141,14 @@ void host_cost(benchmark::State& state) {
   state.counters["allocations"] = static_cast<double>(counted);
 }
 
-BENCHMARK(host_cost)->ArgNames({"layers", "window"})->Args({32, 0})->Args({32, 3})->Args({128, 3})->UseManualTime();
+BENCHMARK(host_cost)
+    ->ArgNames({"layers", "window", "planned"})
+    ->Args({32, 0, 0})
+    ->Args({32, 3, 0})
+    ->Args({128, 3, 0})
+    ->Args({32, 3, 1})
+    ->Args({32, 6, 1})
+    ->UseManualTime();
 
 }  // namespace
 

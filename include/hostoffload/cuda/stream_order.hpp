@@ -18,6 +18,7 @@
 namespace hostoffload::inline v0::detail {
 
 inline constexpr std::size_t max_streams = 8;
+inline constexpr std::size_t usual_streams = 4;  // the scheduler's own and one more: what is beyond is mostly empty
 using stream_id = std::uint8_t;
 
 /// For each stream the number of a point in it; being behind a clock is being behind all these points. 0 is no point.
@@ -25,9 +26,16 @@ struct stream_clock {
   std::array<std::uint64_t, max_streams> at{};
 
   void join(const stream_clock& other) noexcept {
-    for (std::size_t i = 0; i < max_streams; ++i) at[i] = std::max(at[i], other.at[i]);
+    for (std::size_t i = 0; i < usual_streams; ++i) at[i] = std::max(at[i], other.at[i]);
+    if (!other.has_more_than_usual()) return;
+    for (std::size_t i = usual_streams; i < max_streams; ++i) at[i] = std::max(at[i], other.at[i]);
   }
   void join(stream_id s, std::uint64_t number) noexcept { at[s] = std::max(at[s], number); }
+  [[nodiscard]] bool has_more_than_usual() const noexcept {
+    std::uint64_t any = 0;
+    for (std::size_t i = usual_streams; i < max_streams; ++i) any |= at[i];
+    return any != 0;
+  }
   friend bool operator==(const stream_clock&, const stream_clock&) = default;
 };
 
@@ -131,22 +139,11 @@ public:
 
   /// Puts what is enqueued on `s` from now on behind `needed`; waits that another one implies are not issued.
   void put_behind(stream_id s, const stream_clock& needed, const purpose& what = {}) {
+    if (is_behind(s, needed)) return;
     for (std::size_t t = 0; t < count_; ++t) {
       if (t != s && needed.at[t] > streams_[t].recorded) record(static_cast<stream_id>(t), what);
     }
-    while (true) {
-      const mark* widest = nullptr;
-      std::size_t most = 0;
-      for (std::size_t t = 0; t < count_; ++t) {
-        if (t == s || streams_[s].behind.at[t] >= needed.at[t]) continue;
-        const mark& m = find_mark(streams_[t], needed.at[t]);
-        const std::size_t covered = count_covered(s, m.behind, needed);
-        if (covered > most) {
-          widest = &m;
-          most = covered;
-        }
-      }
-      if (widest == nullptr) return;
+    while (const mark* const widest = widest_missing(s, needed)) {
       event_ref(widest->recorded).hold(streams_[s].handle, purpose{what.tensor, what.layer, streams_[s].name});
       streams_[s].behind.join(widest->behind);
     }
@@ -203,14 +200,28 @@ private:
     return l.ring[std::max(number, l.oldest) & (l.ring.size() - 1)];
   }
 
-  /// How many streams a wait for a mark with this clock would bring behind what is needed.
-  [[nodiscard]] std::size_t count_covered(stream_id s, const stream_clock& mark_behind,
-                                          const stream_clock& needed) const noexcept {
-    std::size_t covered = 0;
+  /// Of the marks that `s` is not behind yet, the one that implies most of the others; null when there is none.
+  [[nodiscard]] const mark* widest_missing(stream_id s, const stream_clock& needed) const noexcept {
+    std::array<std::size_t, max_streams> missing{};  // streams
+    std::size_t size = 0;
     for (std::size_t t = 0; t < count_; ++t) {
-      if (t != s && streams_[s].behind.at[t] < needed.at[t] && mark_behind.at[t] >= needed.at[t]) ++covered;
+      if (t != s && streams_[s].behind.at[t] < needed.at[t]) missing[size++] = t;
     }
-    return covered;
+    const mark* widest = nullptr;
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      const mark& m = find_mark(streams_[missing[i]], needed.at[missing[i]]);
+      if (size == 1) return &m;
+      std::size_t implied = 0;
+      for (std::size_t j = 0; j < size; ++j) {
+        if (m.behind.at[missing[j]] >= needed.at[missing[j]]) ++implied;
+      }
+      if (implied > most) {
+        widest = &m;
+        most = implied;
+      }
+    }
+    return widest;
   }
 
   stream_id adopt(stream_id s, cudaStream_t handle, unsigned long long unique) {

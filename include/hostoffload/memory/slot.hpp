@@ -12,7 +12,11 @@ namespace hostoffload::inline v0::detail {
 struct tensor_record;
 
 [[nodiscard]] inline bool is_covered(const stream_clock& needed, const stream_clock& by) noexcept {
-  for (std::size_t i = 0; i < max_streams; ++i) {
+  for (std::size_t i = 0; i < usual_streams; ++i) {
+    if (needed.at[i] > by.at[i]) return false;
+  }
+  if (!needed.has_more_than_usual()) return true;
+  for (std::size_t i = usual_streams; i < max_streams; ++i) {
     if (needed.at[i] > by.at[i]) return false;
   }
   return true;
@@ -28,9 +32,9 @@ enum class slot_state : std::uint8_t {
 struct slot {
   std::byte* begin = nullptr;
   std::size_t bytes = 0;
-  std::uint64_t rank = 0;    // kept: order of stowing, the first goes first
+  std::uint64_t rank = 0;    // kept: order of stowing, from 1, the first goes first; free: 0
   std::uint64_t freed = 0;   // free: order of freeing
-  slot* previous = nullptr;  // neighbours in the slab
+  slot* previous = nullptr;  // neighbours in the slab; of a slot_cache: in the order of freeing, while free
   slot* next = nullptr;
   std::size_t run = 0;  // of the first of a piece that no slot in use divides: its bytes, when last looked at
   slot_state state = slot_state::free;

@@ -24,16 +24,11 @@ public:
   /// The slot of this size that `taker` has the least to wait for. Throws out_of_memory.
   slot& take(std::size_t bytes, tensor_record& owner, const stream_clock& taker, const purpose& what) {
     bucket& sized = bucket_of(bytes);
-    if (sized.free.empty()) {
-      slots_.push_back(slot{.begin = cut(bytes, what), .bytes = bytes});
-      sized.free.push_back(&slots_.back());
-      sized.free.reserve(++sized.slots);
-    }
-    const auto ready =
-        std::find_if(sized.free.begin(), sized.free.end(), [&](const slot* s) { return is_covered(s->behind, taker); });
-    const auto chosen = ready != sized.free.end() ? ready : sized.free.begin();  // else the one that was freed first
-    slot& taken = **chosen;
-    sized.free.erase(chosen);
+    if (sized.first == nullptr) sized.append(slots_.emplace_back(slot{.begin = cut(bytes, what), .bytes = bytes}));
+    slot* ready = sized.first;
+    while (ready != nullptr && !is_covered(ready->behind, taker)) ready = ready->next;
+    slot& taken = ready != nullptr ? *ready : *sized.first;  // else the one that was freed first
+    sized.remove(taken);
     taken.state = slot_state::in_use;
     taken.owner = &owner;
     used_ += bytes;
@@ -46,16 +41,17 @@ public:
     s.owner = nullptr;
     s.behind = behind;
     used_ -= s.bytes;
-    bucket_of(s.bytes).free.push_back(&s);  // within what take() reserved
+    bucket_of(s.bytes).append(s);
   }
 
   /// Whether take() would allocate nothing.
-  [[nodiscard]] bool has_free(std::size_t bytes) { return !bucket_of(bytes).free.empty(); }
+  [[nodiscard]] bool has_free(std::size_t bytes) { return bucket_of(bytes).first != nullptr; }
 
   /// Gives up all slots if none is in use. No work on them may be in flight.
   void release_unused() noexcept {
     if (used_ != 0) return;
     buckets_.clear();
+    recent_ = nullptr;
     slots_.clear();
     owned_.clear();
     rest_ = callers_;
@@ -87,17 +83,30 @@ public:
   }
 
 private:
+  /// The free slots of one size, in the order of freeing.
   struct bucket {
     std::size_t bytes = 0;
-    std::size_t slots = 0;
-    std::vector<slot*> free{};  // in the order of freeing
+    slot* first = nullptr;
+    slot* last = nullptr;
+
+    void append(slot& s) noexcept {
+      s.previous = last;
+      s.next = nullptr;
+      (last != nullptr ? last->next : first) = &s;
+      last = &s;
+    }
+    void remove(slot& s) noexcept {
+      (s.previous != nullptr ? s.previous->next : first) = s.next;
+      (s.next != nullptr ? s.next->previous : last) = s.previous;
+    }
   };
 
   bucket& bucket_of(std::size_t bytes) {
-    for (bucket& b : buckets_) {
-      if (b.bytes == bytes) return b;
-    }
-    return buckets_.emplace_back(bucket{.bytes = bytes});
+    if (recent_ != nullptr && recent_->bytes == bytes) return *recent_;
+    const auto found =
+        std::find_if(buckets_.begin(), buckets_.end(), [&](const bucket& b) { return b.bytes == bytes; });
+    recent_ = found != buckets_.end() ? &*found : &buckets_.emplace_back(bucket{.bytes = bytes});
+    return *recent_;
   }
 
   std::byte* cut(std::size_t bytes, const purpose& what) {
@@ -122,6 +131,7 @@ private:
   std::vector<Allocation> owned_;
   std::deque<slot> slots_;  // addresses are stable
   std::deque<bucket> buckets_;
+  bucket* recent_ = nullptr;  // neighbours in a step often have one size
   std::size_t used_ = 0;
 };
 

@@ -165,11 +165,14 @@ private:
 
   place find(std::size_t bytes, std::uint64_t rank_limit, std::size_t to_come,
              const stream_clock& taker) const noexcept {
+    slot* s = first_room(bytes, rank_limit);
+    if (s == nullptr) return {};
     const room all = to_come != 0 ? runs() : room{};  // nobody asks for more: how much is left does not matter
     place best;
+    std::uint64_t limit = rank_limit;
     const slot* run = nullptr;  // the piece that `s` is in, undivided by slots in use
     std::size_t before = 0;     // bytes of it in front of `s`
-    for (slot* s = first_; s != nullptr; before += s->bytes, s = s->next) {
+    for (; s != nullptr; before += s->bytes, s = s->next) {
       if (s->state == slot_state::in_use) {
         run = nullptr;
         continue;
@@ -178,9 +181,7 @@ private:
         run = s;
         before = 0;
       }
-      // With as much left as is asked for, only a place of no higher rank can be better.
-      const std::uint64_t limit = best.first != nullptr && best.left == to_come ? best.rank + 1 : rank_limit;
-      if (s->state == slot_state::kept && s->rank >= limit) continue;
+      if (!may_take(*s, limit)) continue;
       const auto left_by = [&](std::size_t in_front) {
         if (to_come == 0) return std::size_t{0};
         const std::size_t elsewhere = run->run == all.largest ? all.second : all.largest;
@@ -190,8 +191,31 @@ private:
       if (s->bytes != bytes) {  // else the same place
         consider(best, backward(s, bytes, limit, taker), left_by, before + s->bytes - bytes);
       }
+      if (best.first == nullptr || best.left != to_come) continue;
+      limit = best.rank + 1;  // with as much left as is asked for, only a place of no higher rank can be better,
+      if (best.rank == 0 && best.ready && best.rest == 0) break;  // and than this none
     }
     return best;
+  }
+
+  /// The first slot of the first piece, undivided by slots in use, that has a place; null when there is none.
+  [[nodiscard]] slot* first_room(std::size_t bytes, std::uint64_t rank_limit) const noexcept {
+    slot* piece = nullptr;
+    std::size_t sum = 0;
+    for (slot* s = first_; s != nullptr; s = s->next) {
+      if (s->state == slot_state::in_use) {
+        piece = nullptr;
+        sum = 0;
+        continue;
+      }
+      if (piece == nullptr) piece = s;
+      sum = may_take(*s, rank_limit) ? sum + s->bytes : 0;
+      if (sum >= bytes) return piece;
+    }
+    return nullptr;
+  }
+  static bool may_take(const slot& s, std::uint64_t rank_limit) noexcept {
+    return s.state != slot_state::in_use && s.rank < rank_limit;
   }
 
   template <class LeftBy>
@@ -229,7 +253,7 @@ private:
 
   static bool add(place& p, const slot& s, std::size_t& sum, std::uint64_t rank_limit,
                   const stream_clock& taker) noexcept {
-    if (s.state == slot_state::in_use || (s.state == slot_state::kept && s.rank >= rank_limit)) return false;
+    if (!may_take(s, rank_limit)) return false;
     p.rank = std::max(p.rank, s.rank);
     p.freed = std::max(p.freed, s.freed);
     p.ready = p.ready && is_covered(s.behind, taker);

@@ -136,12 +136,18 @@ private:
   /// Times, in sampled steps, what the compute stream does between its two ends: waiting for a copy, or a copy itself.
   class timed_span {
   public:
-    timed_span(engine& e, bool exposes);
+    timed_span(engine& e, bool exposes) : engine_(exposes && (e.history_->samples() || e.planner_) ? &e : nullptr) {
+      if (engine_ != nullptr) begin();
+    }
     timed_span(const timed_span&) = delete;
     timed_span& operator=(const timed_span&) = delete;
-    ~timed_span();
+    ~timed_span() {
+      if (engine_ != nullptr) end();
+    }
 
   private:
+    void begin();
+    void end() noexcept;
     engine* engine_;
   };
 
@@ -192,9 +198,15 @@ private:
   }
 
   // engine_plan.hpp
-  void note(tensor_record& r, use_event what) noexcept;
+  void note(tensor_record& r, use_event what) noexcept {
+    if (planner_ && r.in_window()) tell_planner(r, what);
+  }
+  void tell_planner(tensor_record& r, use_event what) noexcept;
   void plan_ahead();
-  void follow_plan(bool before_use);
+  void follow_plan(bool before_use) {
+    if (follows_plan()) issue_due_copies(before_use);
+  }
+  void issue_due_copies(bool before_use);
   void follow_plan_in_use() noexcept;
   bool bring_back(tensor_record& r, std::size_t offset);
   slot* take_planned(tensor_record& r, std::size_t offset);

@@ -96,14 +96,11 @@ inline void engine::forget_device_copy(tensor_record& r) noexcept {
   r.readers = {};
 }
 
-inline engine::timed_span::timed_span(engine& e, bool exposes)
-    : engine_(exposes && (e.history_->samples() || e.planner_) ? &e : nullptr) {
-  if (engine_ == nullptr) return;
+inline void engine::timed_span::begin() {
   if (engine_->history_->samples()) engine_->history_->wait_begins(engine_->compute());
   if (engine_->planner_) engine_->planner_->recorder.wait_begins();
 }
-inline engine::timed_span::~timed_span() {
-  if (engine_ == nullptr) return;
+inline void engine::timed_span::end() noexcept {
   try {
     if (engine_->history_->samples()) engine_->history_->wait_ends(engine_->compute());
     if (engine_->planner_) engine_->planner_->recorder.wait_ends();
@@ -113,7 +110,8 @@ inline engine::timed_span::~timed_span() {
 }
 
 inline void engine::put_behind(stream_id s, const stream_clock& needed, const purpose& what) {
-  const timed_span exposed(*this, s == compute_id && !order_.is_behind(s, needed));
+  if (order_.is_behind(s, needed)) return;
+  const timed_span exposed(*this, s == compute_id);
   order_.put_behind(s, needed, what);
 }
 

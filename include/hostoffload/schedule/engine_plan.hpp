@@ -5,8 +5,7 @@
 
 namespace hostoffload::inline v0::detail {
 
-inline void engine::note(tensor_record& r, use_event what) noexcept {
-  if (!planner_ || !r.in_window()) return;
+inline void engine::tell_planner(tensor_record& r, use_event what) noexcept {
   try {
     planner_->note(r, what);
   } catch (...) {  // no memory, or no event: thrown by the next await
@@ -23,8 +22,7 @@ inline void engine::plan_ahead() {
 }
 
 /// Issues the copies that are due: before the next use begins, or now that one began or ended.
-inline void engine::follow_plan(bool before_use) {
-  if (!planner_ || !planner_->following()) return;
+inline void engine::issue_due_copies(bool before_use) {
   if (planner_->departed()) return leave_plan();
   while (const planned_copy* const c = planner_->cursor.due(before_use)) {
     tensor_record& r = *c->tensor;
