@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <iterator>
 
 namespace schedules {
 namespace {
@@ -42,6 +43,10 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
   try {
     app.parse(argc, argv);
     o.json = json->count() != 0;
+    if (o.random == 0 && !o.workloads.empty() &&
+        std::count(o.workloads.begin(), o.workloads.end(), "none") == std::ssize(o.workloads)) {
+      throw CLI::ValidationError("--workload none and --random 0 leave nothing to step");
+    }
     return o;
   } catch (const CLI::Success& help) {
     exit_code = app.exit(help);

@@ -14,8 +14,8 @@ namespace moe {
 /// [rows, kv_rank + rope]; its rotary part is shared by all heads.
 struct latent_shape {
   std::size_t rows, sequence, heads, kv_rank, nope, rope, value;
-  [[nodiscard]] std::size_t key() const { return nope + rope; }
-  [[nodiscard]] std::size_t kv_a_width() const { return kv_rank + rope; }
+  [[nodiscard]] HOSTOFFLOAD_DEVICE std::size_t key() const { return nope + rope; }
+  [[nodiscard]] HOSTOFFLOAD_DEVICE std::size_t kv_a_width() const { return kv_rank + rope; }
 };
 
 /// `cosines` and `sines` are [sequence, rope / 2]. Rotated are neighbours, (x[2 i], x[2 i + 1]): what Hugging Face's
