@@ -59,6 +59,12 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t count, cudaM
   null_runtime::note({call::function::copy, dst, src, count, stream});
   return cudaSuccess;
 }
+#if CUDART_VERSION >= 13000  // not called before
+cudaError_t cudaMemcpyBatchAsync(void* const*, const void* const*, const std::size_t*, std::size_t,
+                                 cudaMemcpyAttributes*, std::size_t*, std::size_t, cudaStream_t) {
+  return null_runtime::other();
+}
+#endif
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   null_runtime::note({call::function::record, event, nullptr, 0, stream});
   return cudaSuccess;

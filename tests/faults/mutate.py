@@ -30,6 +30,7 @@ MEMORY = "library/faults_memory_test.cpp"
 LANGUAGE = "library/faults_language_test.cpp"
 PINNED = "memory/pinned_slab_test.cpp"
 CAPTURE = "library/capture_test.cpp"
+SMALL = "library/small_copies_test.cpp"
 HEADERS = "headers: linked twice"
 
 COPIES = "schedule/engine_copies.hpp"
@@ -40,6 +41,7 @@ WAITING = "schedule/engine_waiting.hpp"
 K_SLOTS = "K slots for N tensors: each is fetched with its own values"
 SECOND_STREAM = "a read on a second stream is ordered behind the writer, and the memory's next user behind it"
 KEPT_APART = "more streams, one after the other, than are kept apart: the memory's next user is behind all"
+THRESHOLD = "copies of the threshold and above are a call each, and so is every copy where the threshold is 0"
 OPTIONS = "every option has an effect"
 PEAK = "the peak may be in any layer: offload and recomputation lower it, and the report has it"
 ENGINES = "copies run on the copy engines at the rate of pinned memory, and launch no kernel"
@@ -122,8 +124,9 @@ MUTATIONS = [
      "a plan with room to spare keeps tensors on the device: fewer copies than without a plan"),
     (20, COPIES,
      """check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
-        "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});""", ON_KERNEL, MEMORY, ENGINES,
+          "cudaMemcpyAsync", what);""", ON_KERNEL, MEMORY, ENGINES,
      "hostoffload/launch.hpp", "cstring"),
+    (13, COPIES, "r.life_bytes < options_.batch_copies_below", "r.life_bytes < 2048", SMALL, THRESHOLD),
     (13, STEP, "host_->reserve(bytes, {}, options_.host_pinning);", "host_->reserve(bytes, {});", PINNED,
      "pinned slab: a scheduler that is told to registers what its tensors need, once, with at most a page of waste"),
     (22, STEP, "host_->reserve(bytes, {}, options_.host_pinning);", "host_->reserve(std::bit_ceil(bytes), {});", MEMORY,
@@ -140,6 +143,8 @@ MUTATIONS = [
     (24, LEASE, "  r.last_use = r.last_use || q.last_use;\n", "", MEMORY,
      "device memory goes back at the last use, not at the end of the step"),
     (25, COPIES, "    free_slot(r, taken, order_.next_points());\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),
+    (25, COPIES, "    engine_.free_slot(*m.tensor, taken, engine_.order_.next_points());\n", "    static_cast<void>(taken);\n",
+     SMALL, "a batch that fails leaves the values where they are, and no slot is lost"),
     (25, LEASE, "    free_slot(r, taken, taken->behind);\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),
     (25, LEASE, "    free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);\n", "    taken = nullptr;\n",
      MEMORY, LOSES_NO_SLOT),
@@ -178,6 +183,8 @@ MUTATIONS = [
      "an event of one device on a stream of another: the error is raised"),
     (33, COPIES, "    if (capturing_ && !device_->has_free(bytes)) {", "    if (false) {", CAPTURE,
      "device memory that no step has needed before is not allocated in a capture"),
+    (33, COPIES, " && !capturing_", "", SMALL,
+     "without overlap, and in a captured step, small copies are a call each"),
     (33, "host_values.hpp", "    engine_->throw_if_capturing(\"host_values::read of \" + std::to_string(n) + \" elements\");\n",
      "", CAPTURE, NOT_CAPTURED),
     (33, STEP, "  throw_if_capturing(\"report\");\n", "", CAPTURE, NOT_CAPTURED),

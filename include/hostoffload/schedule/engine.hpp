@@ -19,6 +19,7 @@
 #include <hostoffload/memory/window_slab.hpp>
 #include <hostoffload/options.hpp>
 #include <hostoffload/report/step_report.hpp>
+#include <hostoffload/schedule/copy_batch.hpp>
 #include <hostoffload/schedule/host_value_request.hpp>
 #include <hostoffload/schedule/step_history.hpp>
 #include <hostoffload/schedule/step_planner.hpp>
@@ -31,6 +32,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -151,6 +153,18 @@ private:
     engine* engine_;
   };
 
+  /// Copies are gathered, and all enqueued before this ends; if not, something was thrown.
+  class gathering {
+  public:
+    explicit gathering(engine& e) noexcept : engine_(e) {}
+    gathering(const gathering&) = delete;
+    gathering& operator=(const gathering&) = delete;
+    ~gathering();
+
+  private:
+    engine& engine_;
+  };
+
   // engine_lease.hpp
   void warn_if_serialised(cudaStream_t on);
   outcome request(lease_request& q, bool oldest);
@@ -182,8 +196,12 @@ private:
   void use_ends(slot& s, tensor_record& r) noexcept;
   void forget_device_copy(tensor_record& r) noexcept;
   void copy_out(tensor_record& r);
+  void enqueue_copies_out();
+  void has_left(tensor_record& r, std::uint64_t point) noexcept;
   void copy_in(tensor_record& r, slot& target);
-  void fetch_into(tensor_record& r, slot& target);
+  void enqueue_copies_in();
+  void has_arrived(tensor_record& r, slot& target, std::uint64_t point) noexcept;
+  [[nodiscard]] bool is_small(const tensor_record& r, stream_id s) const noexcept;
   [[nodiscard]] bool may_fetch_ahead() const noexcept {
     return fetching_ahead_ && options_.overlap && window_ && !follows_plan();
   }
@@ -278,6 +296,8 @@ private:
   std::uint64_t uses_ = 0;
   std::uint64_t stowed_ = 0;
   tensor_record* last_stowed_ = nullptr;
+  copy_batch leaving_;  // not enqueued yet; both empty whenever the trainer's code runs
+  copy_batch arriving_;
 
   std::size_t window_in_use_ = 0;  // bytes leased or being made
   std::size_t window_held_ = 0;    // and kept, leaving or arriving

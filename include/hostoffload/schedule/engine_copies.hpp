@@ -115,20 +115,49 @@ inline void engine::put_behind(stream_id s, const stream_clock& needed, const pu
   order_.put_behind(s, needed, what);
 }
 
-/// The one place that issues a copy out: behind the writer of the device slot and behind the last copy in from the host
-/// slot.
+/// Whether it may be enqueued together with its neighbours. A capture loses batches.
+inline bool engine::is_small(const tensor_record& r, stream_id s) const noexcept {
+  return r.life_bytes < options_.batch_copies_below && s != compute_id && !capturing_;
+}
+
+/// A copy out: behind the writer of the device slot and behind the last copy in from the host slot. A small one is
+/// enqueued with its neighbours by enqueue_copies_out(), before the slot can be somebody else's: it has not been stowed
+/// until then. One that has to wait for more than those before it begins a batch of its own, so none waits for what
+/// another needs.
 inline void engine::copy_out(tensor_record& r) {
   stream_clock needed = r.written;
   needed.join(r.host_read);
+  const bool small = is_small(r, out_id_);
+  if (!small || leaving_.full() || !order_.is_behind(out_id_, needed)) enqueue_copies_out();
   order_.put_behind(out_id_, needed, r.as_purpose());
+  leaving_.add(r.host->begin, r.device->begin, r.life_bytes, {&r, r.device});
+  if (!small) enqueue_copies_out();
+}
+
+/// The one place that issues copies out.
+inline void engine::enqueue_copies_out() {
+  if (leaving_.empty()) return;
+  const gathering until_here(*this);
+  const std::span<const copy_batch::member> stowed = leaving_.members();
+  tensor_record& r = *stowed.front().tensor;
+  const purpose what{r.name, r.position.index, order_.name(out_id_)};
   const timed_span exposed(*this, out_id_ == compute_id);
   const observed_range range(options_.ranges, range_kind::copy_out, r.name, r.position.index);
-  if (planner_) planner_->recorder.copy_begins(link_way::out, r.life_bytes, order_.handle(out_id_));
-  check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.life_bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
-        "cudaMemcpyAsync", {r.name, r.position.index, order_.name(out_id_)});
+  if (planner_) planner_->recorder.copy_begins(link_way::out, leaving_.bytes(), order_.handle(out_id_));
+  if (stowed.size() == 1) {
+    check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.life_bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
+          "cudaMemcpyAsync", what);
+  } else {
+    leaving_.enqueue(order_.handle(out_id_), cudaMemcpyDeviceToHost, what);
+  }
   const std::uint64_t point =
       out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
   if (planner_) planner_->recorder.copy_ends(link_way::out, order_.handle(out_id_));
+  for (const copy_batch::member& m : stowed) has_left(*m.tensor, point);
+}
+
+/// Its copy out is over at `point` of that stream.
+inline void engine::has_left(tensor_record& r, std::uint64_t point) noexcept {
   r.host_written = {};
   r.host_written.join(out_id_, point);
   r.readers.join(out_id_, point);
@@ -141,27 +170,59 @@ inline void engine::copy_out(tensor_record& r) {
   ++now_.copies_out;
   host_held_ += r.host->bytes;
   now_.host_peak_bytes = std::max(now_.host_peak_bytes, host_held_);
+  if (r.leases == 0) keep(r);
 }
 
-/// The one place that issues a copy in: behind the copy out and behind all users of the target.
+/// A copy in: behind the copy out and behind all users of the target. A small one is enqueued with its neighbours, as a
+/// copy out is, by enqueue_copies_in(); its target stays in use until then. Takes the target back if that fails.
 inline void engine::copy_in(tensor_record& r, slot& target) {
-  stream_clock needed = target.behind;
-  needed.join(r.host_written);
-  // Leases that ended since the last look ahead often ended together, with nothing enqueued in between: the first copy
-  // that has to wait for one of them waits for the last.
-  const std::uint64_t used = needed.at[compute_id];
-  if (used > looked_ahead_at_ && used > order_.clock_of(in_id_).at[compute_id]) {
-    needed.join(compute_id, order_.last_point(compute_id));
+  const bool small = is_small(r, in_id_);
+  try {
+    stream_clock needed = target.behind;
+    needed.join(r.host_written);
+    // Leases that ended since the last look ahead often ended together, with nothing enqueued in between: the first
+    // copy that has to wait for one of them waits for the last.
+    const std::uint64_t used = needed.at[compute_id];
+    if (used > looked_ahead_at_ && used > order_.clock_of(in_id_).at[compute_id]) {
+      needed.join(compute_id, order_.last_point(compute_id));
+    }
+    if (!small || arriving_.full() || !order_.is_behind(in_id_, needed)) enqueue_copies_in();
+    order_.put_behind(in_id_, needed, r.as_purpose());
+  } catch (...) {
+    slot* taken = &target;
+    free_slot(r, taken, order_.next_points());
+    throw;
   }
-  order_.put_behind(in_id_, needed, r.as_purpose());
+  arriving_.add(target.begin, r.host->begin, r.life_bytes, {&r, &target});
+  if (!small) enqueue_copies_in();
+}
+
+/// The one place that issues copies in.
+inline void engine::enqueue_copies_in() {
+  if (arriving_.empty()) return;
+  const gathering until_here(*this);
+  const std::span<const copy_batch::member> fetched = arriving_.members();
+  tensor_record& r = *fetched.front().tensor;
+  const slot& target = *fetched.front().device;
+  const purpose what{r.name, r.position.index, order_.name(in_id_)};
   const timed_span exposed(*this, in_id_ == compute_id);
   const observed_range range(options_.ranges, range_kind::copy_in, r.name, r.position.index);
-  if (planner_) planner_->recorder.copy_begins(link_way::in, r.life_bytes, order_.handle(in_id_));
-  check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
-        "cudaMemcpyAsync", {r.name, r.position.index, order_.name(in_id_)});
+  if (planner_) planner_->recorder.copy_begins(link_way::in, arriving_.bytes(), order_.handle(in_id_));
+  if (fetched.size() == 1) {
+    check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
+          "cudaMemcpyAsync", what);
+  } else {
+    arriving_.enqueue(order_.handle(in_id_), cudaMemcpyHostToDevice, what);
+  }
   const std::uint64_t point =
       in_id_ == compute_id ? order_.next_point(compute_id) : order_.record(in_id_, r.as_purpose());
   if (planner_) planner_->recorder.copy_ends(link_way::in, order_.handle(in_id_));
+  for (const copy_batch::member& m : fetched) has_arrived(*m.tensor, *m.device, point);
+  arriving_.clear();
+}
+
+/// Its copy in is over at `point` of that stream.
+inline void engine::has_arrived(tensor_record& r, slot& target, std::uint64_t point) noexcept {
   r.device = &target;
   r.written = {};
   r.written.join(in_id_, point);
@@ -170,33 +231,31 @@ inline void engine::copy_in(tensor_record& r, slot& target) {
   row(r).bytes_in += r.life_bytes;
   now_.bytes_in += r.life_bytes;
   ++now_.copies_in;
+  keep(r);
 }
 
-/// Takes the target back if the copy cannot be issued.
-inline void engine::fetch_into(tensor_record& r, slot& target) {
-  slot* taken = &target;
-  try {
-    copy_in(r, target);
-  } catch (...) {
-    r.device = nullptr;
-    free_slot(r, taken, order_.next_points());
-    throw;
+/// What has been gathered and not been enqueued is not copied: values stay where they are, targets go back.
+inline engine::gathering::~gathering() {
+  engine_.leaving_.clear();
+  for (const copy_batch::member& m : engine_.arriving_.members()) {
+    slot* taken = m.device;
+    engine_.free_slot(*m.tensor, taken, engine_.order_.next_points());
   }
+  engine_.arriving_.clear();
 }
 
 /// The backward pass uses last what the forward pass stowed first: copies in are issued in the reverse order of
 /// stowing, as far as the window has room that nothing needed sooner occupies.
 inline void engine::fetch_ahead() {
   if (!may_fetch_ahead() || !room_changed_) return;
+  const gathering until_here(*this);
   for (tensor_record* r = last_stowed_; r != nullptr; r = r->stowed_before) {
     if (r->device != nullptr || r->state != life::alive) continue;
     slot* const target = take_slot(*r, nullptr, false, r->rank, in_id_);
     if (target == nullptr) break;
-    target->rank = r->rank;
-    fetch_into(*r, *target);
-    target->state = slot_state::kept;
-    target->behind = r->written;
+    copy_in(*r, *target);
   }
+  enqueue_copies_in();
   room_changed_ = false;
   looked_ahead_at_ = order_.last_point(compute_id);
 }

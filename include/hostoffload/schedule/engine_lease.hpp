@@ -61,7 +61,8 @@ inline outcome engine::request(lease_request& q, bool oldest) {
   if (r.device == nullptr && r.on_host) {
     slot* const target = take_slot(r, q.line, oldest, any_rank, in_id_);
     if (target == nullptr) return outcome::no_room;
-    fetch_into(r, *target);
+    copy_in(r, *target);
+    enqueue_copies_in();
     fetching_ahead_ = true;
     ++row(r).late_fetches;
     ++now_.late_fetches;
@@ -154,8 +155,8 @@ inline void engine::finish_making(tensor_record& r) {
     use_ends(*m->device, *m);
     m->unused = m != &r;
     if (m->in_window() && !m->temporary && !follows_plan()) copy_out(*m);
-    if (m->unused && m->on_host) settle(*m);
   }
+  enqueue_copies_out();
   follow_plan(false);
 }
 
@@ -334,6 +335,7 @@ inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream
       finish_life(r, false);
     } else {
       if (r.in_window() && !r.on_host && !stays) copy_out(r);
+      enqueue_copies_out();
       settle(r);
     }
     follow_plan(false);

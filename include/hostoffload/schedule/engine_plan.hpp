@@ -24,18 +24,21 @@ inline void engine::plan_ahead() {
 /// Issues the copies that are due: before the next use begins, or now that one began or ended.
 inline void engine::issue_due_copies(bool before_use) {
   if (planner_->departed()) return leave_plan();
+  const gathering until_here(*this);
   while (const planned_copy* const c = planner_->cursor.due(before_use)) {
     tensor_record& r = *c->tensor;
+    c->way == link_way::out ? enqueue_copies_in() : enqueue_copies_out();
     const bool here = r.state == life::alive && r.device != nullptr;
     if (c->way == link_way::out ? !here || r.on_host : !r.on_host || r.leases != 0) return leave_plan();
     if (c->way == link_way::out) {
       copy_out(r);
-      if (r.leases == 0) keep(r);
     } else if (!bring_back(r, c->offset)) {
       return leave_plan();
     }
     planner_->cursor.issued();
   }
+  enqueue_copies_out();
+  enqueue_copies_in();
 }
 
 /// The same when a lease has been granted: what fails is thrown by the next await.
@@ -66,10 +69,7 @@ inline bool engine::bring_back(tensor_record& r, std::size_t offset) {
     gated_at_ = planner_->cursor.point();
   }
   target->behind.join(compute_id, gate_);
-  fetch_into(r, *target);
-  target->rank = r.rank;
-  target->state = slot_state::kept;
-  target->behind = r.written;
+  copy_in(r, *target);
   return true;
 }
 
@@ -86,13 +86,15 @@ inline slot* engine::take_planned(tensor_record& r, std::size_t offset) {
 
 /// The rest of the step is not as planned: what the plan would have kept is stowed, so that its room can be had.
 inline void engine::leave_plan() {
+  enqueue_copies_out();
+  enqueue_copies_in();
   planner_->leave_plan();
   ++now_.plan_departures;
   for (tensor_record* r : tensors_) {
     if (!r->in_window() || r->state != life::alive || r->device == nullptr || r->on_host || r->leases != 0) continue;
     copy_out(*r);
-    keep(*r);
   }
+  enqueue_copies_out();
   room_changed_ = true;
 }
 
