@@ -17,7 +17,6 @@
 
 namespace {
 
-using replay::tensor;
 
 replay::description shipped(const std::string& name) {
   return replay::load_description(std::string(HOSTOFFLOAD_REPLAY_MODELS) + "/" + name + ".json").of;
@@ -55,7 +54,7 @@ TEST_CASE("the published rows: memory is predicted within 10 %, throughput as fa
     const replay::row r = stepped(name);
     REQUIRE(r.simulated.fits);
     CHECK(r.simulated.gpu_peak_gib == Approx(r.measured->gpu_peak_gib).epsilon(0.10));
-    if (within.count(name) != 0) {
+    if (within.contains(name)) {
       CHECK(std::abs(error(r)) <= within.at(name));
     } else {
       CHECK(std::abs(error(r)) > 0.20);  // DS2, which the model does not explain

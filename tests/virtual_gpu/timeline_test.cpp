@@ -410,7 +410,7 @@ TEST_CASE("kinds and resources have names of their own, and a value that is none
   for (int i = 0; i <= static_cast<int>(vg::resource::memory); ++i)
     names.insert(to_string(static_cast<vg::resource>(i)));
   CHECK(names.size() == 15);
-  CHECK(names.count("?") == 0);
+  CHECK_FALSE(names.contains("?"));
   CHECK(to_string(vg::resource::copy_engine_to_host) == "copy engine to host");
   CHECK(to_string(static_cast<vg::operation_kind>(99)) == "?");
   CHECK(to_string(static_cast<vg::resource>(99)) == "?");

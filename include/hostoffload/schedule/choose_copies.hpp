@@ -39,11 +39,11 @@ struct chosen_copies {
 
 class copy_search {
 public:
-  explicit copy_search(const prepared_step& step) : step_(step), in_order_(), by_gap_() {
+  explicit copy_search(const prepared_step& step) : step_(step) {
     for (std::uint32_t i = 0; i < step.lives().size(); ++i) {
       if (step.lives()[i].has_gap) in_order_.push_back(i);
     }
-    by_gap_ = in_order_;
+    by_gap_.assign(in_order_.begin(), in_order_.end());
     std::stable_sort(in_order_.begin(), in_order_.end(), [&](std::uint32_t a, std::uint32_t b) {
       return step.lives()[a].gap_end < step.lives()[b].gap_end;
     });
