@@ -61,7 +61,7 @@ layer_shape decoder_layer(const decoder& d, double tokens, double sequence, reco
   }
   const std::size_t b = layer.backward.size();
   for (const double piece : {f.down, f.gate_up, f.out, f.attention, f.qkv}) layer.backward.push_back(2 * piece);
-  const auto behind = [&](std::vector<std::size_t> uses) {
+  const auto behind = [&](const std::vector<std::size_t>& uses) {
     std::vector<std::size_t> all = recomputed;
     for (const std::size_t use : uses) all.push_back(b + use);
     return all;

@@ -8,9 +8,8 @@ double real(std::size_t n) { return static_cast<double>(n); }
 
 /// The two parts of a feed-forward block: rows that pass routed experts, and rows that pass all of the other.
 struct blocks {
-  blocks(const rank& on, bool routes) {
+  blocks(const rank& on, bool routes) : rows(on.rows()) {
     const model& m = on.what();
-    rows = on.rows();
     plain_width = real(m.ffn);
     if (!routes) return;
     routed_rows = rows * real(m.moe->top_k);
@@ -18,7 +17,7 @@ struct blocks {
     sets = real(m.moe->count / on.how().expert_parallel);
     plain_width = real(m.moe->shared * m.moe->width);
   }
-  double rows = 0, plain_width = 0;
+  double rows, plain_width = 0;
   double routed_rows = 0, routed_width = 0, sets = 0;  // 0: dense
   [[nodiscard]] double elements() const { return rows * plain_width + routed_rows * routed_width; }
 };

@@ -17,7 +17,6 @@
 
 namespace {
 
-
 replay::description shipped(const std::string& name) {
   return replay::load_description(std::string(HOSTOFFLOAD_REPLAY_MODELS) + "/" + name + ".json").of;
 }
