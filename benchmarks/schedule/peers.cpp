@@ -79,10 +79,12 @@ private:
 /// stream.
 class transformer_engine final : public peer_step {
 public:
-  explicit transformer_engine(const workload& w) : peer_step(w), copied_(w.tensors.size()), arrived_(w.tensors.size()) {
-    layers_ = layer.layers();
-    offloaded_ = layers_ > 2 ? layers_ - 2 : 0;
-  }
+  explicit transformer_engine(const workload& w)
+      : peer_step(w),
+        layers_(layer.layers()),
+        offloaded_(layers_ > 2 ? layers_ - 2 : 0),
+        copied_(w.tensors.size()),
+        arrived_(w.tensors.size()) {}
 
 private:
   void before(std::size_t segment) override {
@@ -117,7 +119,7 @@ private:
     }
   }
 
-  std::size_t layers_ = 0, offloaded_ = 0;
+  std::size_t layers_, offloaded_;
   std::vector<cuda_step::mark> copied_, arrived_;
 };
 
