@@ -27,6 +27,7 @@ void network::backward_product(double rows, double inputs, double outputs, ho::b
   rank_.quantise(rows * outputs, d);
   rank_.quantise(rows * inputs, x);
   rank_.kernel("weight_gradient", weight_gradient(rows, inputs, outputs, stored, rate, weight_sets), {d, x}, {sums});
+  // From outputs to inputs. NOLINTNEXTLINE(readability-suspicious-call-argument)
   rank_.kernel("input_gradient", replay::product(rows, outputs, inputs, stored, rate, weight_sets),
                {d, rank_.weights()}, {d_x});
 }

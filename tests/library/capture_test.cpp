@@ -71,7 +71,7 @@ struct layer {
 
 /// A trainer whose step reads x, which lies on the device and changes from step to step, and writes out.
 struct trainer {
-  trainer(ho::scheduler_options options, ho::choice placed, cudaStream_t second_stream = nullptr)
+  trainer(const ho::scheduler_options& options, ho::choice placed, cudaStream_t second_stream = nullptr)
       : scheduler(with(options)), second(second_stream) {
     for (std::size_t i = 0; i < count; ++i) {
       layers.push_back(std::make_unique<layer>(scheduler, ho::layer_position{i, count}, placed, x.data()));
