@@ -1,0 +1,69 @@
+#pragma once
+// What a planner is asked: which tensors a step has, what keeping, moving or making each of them again costs, and how
+// much memory there is. It knows no model and no scheduler.
+
+#include <hostoffload/placement.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace planner {
+
+namespace ho = hostoffload;
+
+struct permitted_choices {
+  bool save = true, offload = true, remat = true;
+
+  [[nodiscard]] bool has(ho::choice c) const noexcept {
+    return c == ho::choice::save ? save : (c == ho::choice::offload ? offload : c == ho::choice::remat && remat);
+  }
+};
+
+struct tensor_name {
+  std::string text;  ///< the enumerator, as the trainer spells it
+  permitted_choices may;
+};
+
+/// One tensor: its name, by its place in problem::names, and its layer.
+struct cell {
+  std::size_t name = 0, layer = 0;
+  friend bool operator==(const cell&, const cell&) = default;
+};
+
+/// A define function. It runs again in the backward pass where one of the tensors that it makes is remat.
+struct making {
+  std::vector<cell> makes;
+  std::vector<cell> inputs;  ///< that it awaits; one that is remat too is made again first, if it is not there
+  double seconds = 0;        ///< of the compute stream, without those that its inputs cost
+};
+
+/// One step at one batch size. Seconds are those of the compute stream when nothing else runs and nothing is waited
+/// for: where they are no larger than in any real step, bound_step() is a lower bound.
+struct problem {
+  double work = 1;  ///< what a step gets done, in any unit; among several batches the most work per second is the best
+
+  std::size_t layers = 0;
+  std::vector<tensor_name> names;
+  std::vector<std::size_t> bytes;  ///< of each tensor, see at(); 0: the layer has no such tensor
+  std::vector<making> makings;     ///< of every tensor that may be remat, each in one of them
+
+  double forward_s = 0;   ///< until the moment when all tensors are alive, ...
+  double backward_s = 0;  ///< ... and from then on, with nothing made again
+  double lead_s = 0;      ///< of forward_s: before the first tensor is there
+  double tail_s = 0;      ///< of backward_s: behind the last use of a tensor
+
+  double to_host = 0, to_device = 0;  ///< bytes per second of the link, each direction alone
+
+  std::size_t device_budget = 0, host_budget = 0;  ///< bytes
+  std::size_t device_beside = 0;  ///< of device_budget: bytes that are in use at that moment whatever the placement
+
+  [[nodiscard]] std::size_t at(cell c) const noexcept { return c.name * layers + c.layer; }
+  [[nodiscard]] std::size_t bytes_of(cell c) const { return bytes.at(at(c)); }
+};
+
+/// Throws std::invalid_argument, one line, where sizes do not match, a tensor that may be remat is made by no
+/// definition or by two, a name permits nothing, or a rate or time is no number.
+void check(const problem& p);
+
+}  // namespace planner
