@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <stdexcept>
 #include <string>
@@ -124,8 +125,8 @@ int run(int argc, char** argv, Register register_all, Summarise summarise, stora
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (!argument.starts_with(option)) {
-      std::cerr << argv[0] << ": unknown argument " << argument << "; it takes --machine=NAME and --help's\n";
-      return 2;
+      throw std::invalid_argument("unknown argument " + std::string(argument) +
+                                  "; it takes --machine=NAME and --help's");
     }
     machine = argument.substr(option.size());
   }
@@ -139,7 +140,7 @@ int run(int argc, char** argv, Register register_all, Summarise summarise, stora
   summarise();
   return 0;
 } catch (const std::exception& e) {
-  std::cerr << argv[0] << ": " << e.what() << '\n';
+  std::cerr << std::filesystem::path(argv[0]).filename().string() << ": " << e.what() << '\n';
   return 2;
 }
 

@@ -6,9 +6,12 @@
 #include "output.hpp"
 #include "workload.hpp"
 
+#include <common/result_file.hpp>
+
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,6 +32,8 @@ std::vector<schedules::workload> chosen_workloads(const schedules::options& o) {
 void run(const schedules::options& o) {
   const bool prints_table = !o.json || !o.json_file.empty();
   if (!o.dump.empty()) schedules::make_folder(o.dump);
+  std::optional<examples::result_file> file;
+  if (!o.json_file.empty()) file.emplace(o.json_file);
   const std::vector<std::string> names = o.schedules.empty() ? schedules::schedule_names() : o.schedules;
   std::vector<schedules::row> rows;
   if (prints_table) std::cout << schedules::legend();
@@ -44,7 +49,7 @@ void run(const schedules::options& o) {
     if (prints_table) std::cout << '\n' << schedules::table(w, b, of_workload) << std::flush;
     rows.insert(rows.end(), of_workload.begin(), of_workload.end());
   }
-  if (!o.json_file.empty()) schedules::write_file(o.json_file, schedules::json(rows));
+  if (file) file->write(schedules::json(rows));
   if (!prints_table) std::cout << schedules::json(rows) << std::flush;
   if (!std::cout) throw std::runtime_error("standard output: cannot be written");
 }

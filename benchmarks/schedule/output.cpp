@@ -1,12 +1,11 @@
 #include "output.hpp"
 
+#include <common/result_file.hpp>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <stdexcept>
 #include <system_error>
 
@@ -16,10 +15,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double gibi = 1024.0 * 1024 * 1024;
-
-[[noreturn]] void fail(const std::filesystem::path& path, int code) {
-  throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(code == 0 ? EIO : code));
-}
 
 /// Without a sign where it rounds to nothing.
 double percent(double share) { return std::round(share * 1e4) / 100 + 0.0; }
@@ -85,28 +80,6 @@ std::string json(const std::vector<row>& rows) {
   return ordered_json{{"rows", all}}.dump(1) + "\n";
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::error_code fault;
-  const bool in_place = std::filesystem::exists(path, fault) && !std::filesystem::is_regular_file(path, fault);
-  std::filesystem::path partial = path;
-  if (!in_place) partial += ".partial";
-  errno = 0;
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  const int code = errno;
-  if (!file) {
-    if (!in_place) std::filesystem::remove(partial, fault);
-    fail(path, code);
-  }
-  if (in_place) return;
-  std::filesystem::rename(partial, path, fault);
-  if (!fault) return;
-  const int why = fault.value();
-  std::filesystem::remove(partial, fault);
-  fail(path, why);
-}
-
 void make_folder(const std::filesystem::path& folder) {
   std::error_code fault;
   std::filesystem::create_directories(folder, fault);
@@ -143,7 +116,7 @@ void dump(const std::filesystem::path& folder, const workload& w, const bounds& 
                        {"made_in", t.made_in},
                        {"used_in", t.used_in}});
   }
-  write_file(folder / (w.name + ".json"), j.dump() + "\n");
+  examples::result_file((folder / (w.name + ".json")).string()).write(j.dump() + "\n");
 }
 
 void dump(const std::filesystem::path& folder, const measured& m) {
@@ -161,7 +134,8 @@ void dump(const std::filesystem::path& folder, const measured& m) {
   }
   ordered_json& held = j["held"] = ordered_json::array();
   for (const residency& r : m.held) held.push_back({{"tensor", r.tensor}, {"start", r.begin}, {"end", r.end}});
-  write_file(folder / (m.figures.workload + "." + m.figures.schedule + ".json"), j.dump() + "\n");
+  examples::result_file((folder / (m.figures.workload + "." + m.figures.schedule + ".json")).string())
+      .write(j.dump() + "\n");
 }
 
 }  // namespace schedules

@@ -20,9 +20,6 @@ namespace schedules {
 /// no plan was followed. A schedule that refused its window has "refused", the reason, in place of what was measured.
 [[nodiscard]] std::string json(const std::vector<row>& rows);
 
-/// Writes `text` to a file that is there whole or not at all. Throws std::runtime_error with one line.
-void write_file(const std::filesystem::path& path, const std::string& text);
-
 /// Creates the folder where it is missing. Throws std::runtime_error with one line.
 void make_folder(const std::filesystem::path& folder);
 

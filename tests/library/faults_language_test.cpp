@@ -209,6 +209,14 @@ TEST_CASE("owners that are moved leave one owner: assigned, to themselves, into 
   check_moves(ho::event(), ho::event(), owned);
   check_moves(ho::device_allocation(256), ho::device_allocation(512), owned);
   check_moves(ho::pinned_allocation(256), ho::pinned_allocation(512), owned);
+  {
+    const ho::stream captured;
+    const auto graph = [&captured] {
+      REQUIRE(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+      return ho::executable_graph::end_capture(captured.get());
+    };
+    check_moves(graph(), graph(), owned);
+  }
 
   const auto frames = std::make_shared<int>();
   check_moves(hold(frames), hold(frames), [&frames] { return static_cast<std::size_t>(frames.use_count() - 1); });

@@ -181,8 +181,10 @@ TEST_CASE("text and JSON of a report") {
   std::ostringstream without;
   without << r;
   CHECK_THAT(without.str(), has_text("no plan: a reason"));
+  r.warnings = {R"(a "quoted" word)"};
   std::ostringstream json;
   ho::to_json(json, r);
+  CHECK_THAT(json.str(), has_text(R"("warnings": ["a \"quoted\" word"])"));
   CHECK_THAT(json.str(), has_text("\"step\": 12, \"step_s\": 0.25,") && has_text("\"window_bytes\": 6442450944,") &&
                              has_text("{\"name\": \"gate\", \"saved\": 0, \"offloaded\": 61,") &&
                              has_text("\"planned\": true, \"plan_departures\": 0, \"plan_note\": \"a reason\""));

@@ -139,6 +139,20 @@ TEST_CASE("window slab: room for what is still to come stays in one piece") {
   REQUIRE((a != nullptr && b != nullptr && c != nullptr));
 }
 
+TEST_CASE("slots: what is needed of every stream is compared, of the unusual ones too") {
+  ho::detail::stream_clock needed;
+  ho::detail::stream_clock by;
+  CHECK(ho::detail::is_covered(needed, by));
+  for (std::size_t i = 0; i < ho::detail::max_streams; ++i) {
+    CAPTURE(i);
+    needed.at[i] = 3;
+    by.at[i] = 2;
+    CHECK_FALSE(ho::detail::is_covered(needed, by));
+    by.at[i] = 3;
+    CHECK(ho::detail::is_covered(needed, by));
+  }
+}
+
 TEST_CASE("slot cache: exact sizes, and the slot with the least to wait for") {
   vg::reset(vg::gb200());
   {

@@ -246,6 +246,20 @@ TEST_CASE("pinned slab: each CUDA call fails once, and nothing is left") {
   vg::clear_faults();
 }
 
+TEST_CASE("pinned slab: more than there are addresses for is out of memory, and says how much was wanted") {
+  const gpu device;
+  const small_group group((std::size_t{1} << 61U) + 5000);
+  constexpr std::size_t bytes = std::size_t{1} << 60U;
+  try {
+    const ho::pinned_slab slab(bytes, {.root = group.root()});
+    FAIL("2^60 bytes were mapped");
+  } catch (const ho::out_of_memory& e) {
+    CHECK(e.call() == "mmap");
+    CHECK(e.requested() == bytes);
+    CHECK_THAT(e.what(), Catch::Contains(std::to_string(bytes)));
+  }
+}
+
 TEST_CASE("pinned slab: a move leaves one owner") {
   const gpu device;
   ho::pinned_slab a(1_MiB);
@@ -261,6 +275,26 @@ TEST_CASE("pinned slab: a move leaves one owner") {
   c = std::move(same);
   CHECK(c.region().begin == begin);
   CHECK(c.pinned_bytes() == 1_MiB);
+}
+
+TEST_CASE("pinned slab: two are exchanged with their pages, and pages that are assigned to are given back") {
+  const gpu device;
+  ho::pinned_slab a(page());
+  ho::pinned_slab b(2 * page());
+  void* const begin = a.region().begin;
+  a.swap(b);
+  CHECK(a.region().bytes == 2 * page());
+  CHECK(b.region().begin == begin);
+  b = std::move(a);
+  CHECK(b.region().bytes == 2 * page());
+  CHECK(vg::memory_usage().pinned_bytes == 2 * page());
+
+  ho::detail::host_pages one(page(), page());
+  ho::detail::host_pages other(3 * page(), page());
+  std::byte* const first = other.begin();
+  one = std::move(other);
+  CHECK(one.begin() == first);
+  CHECK(one.bytes() == 3 * page());
 }
 
 TEST_CASE("pinned slab: progress is told where it takes longer, and the end of it") {

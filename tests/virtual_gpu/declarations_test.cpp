@@ -8,8 +8,9 @@
 #include "hostoffload/virtual_gpu/bundled/hostoffload_cuda_functions.h"
 
 namespace bundled {
+#include "hostoffload/virtual_gpu/bundled/hostoffload_cuda_errors.h"
 #include "hostoffload/virtual_gpu/bundled/hostoffload_cuda_types.h"
-}
+}  // namespace bundled
 
 #include "support.hpp"
 

@@ -222,3 +222,77 @@ TEST_CASE("graphs that are not destroyed are leaks") {
   CHECK(cudaGraphLaunch(exec, s) == cudaErrorInvalidValue);
   CHECK(cudaGraphDestroy(graph) == cudaErrorInvalidValue);
 }
+
+TEST_CASE("a reset of the device ends captures, and forgets graphs") {
+  gpu g;
+  auto* s = g.stream();
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+  cudaGraph_t graph = nullptr;
+  ok(cudaStreamEndCapture(s, &graph));
+  cudaGraphExec_t exec = nullptr;
+  ok(cudaGraphInstantiate(&exec, graph, 0));
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+  ok(cudaDeviceReset());
+  CHECK(cudaGraphExecDestroy(exec) == cudaErrorInvalidValue);
+  CHECK(cudaGraphDestroy(graph) == cudaErrorInvalidValue);
+  CHECK(vg::leaks().empty());
+  cudaStream_t fresh = nullptr;  // a capture that is still open would refuse what follows
+  ok(cudaStreamCreateWithFlags(&fresh, cudaStreamNonBlocking));
+  ok(launch(fresh, "behind", {}, {}));
+  ok(cudaDeviceSynchronize());
+  ok(cudaStreamDestroy(fresh));
+}
+
+TEST_CASE("an update is refused at the first node of another kind") {
+  gpu g;
+  auto* s = g.stream();
+  auto* to = g.filled(256);
+  const auto captured = [&](bool kernel) {
+    ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    ok(launch(s, "first", {}, {}));
+    if (kernel) {
+      ok(launch(s, "second", {}, {}));
+    } else {
+      ok(cudaMemsetAsync(to, 0, 256, s));
+    }
+    cudaGraph_t graph = nullptr;
+    ok(cudaStreamEndCapture(s, &graph));
+    return graph;
+  };
+  auto* with_kernel = captured(true);
+  auto* with_memset = captured(false);
+  cudaGraphExec_t exec = nullptr;
+  ok(cudaGraphInstantiate(&exec, with_kernel, 0));
+  cudaGraphExecUpdateResultInfo info{};
+  CHECK(cudaGraphExecUpdate(exec, with_memset, &info) == cudaErrorGraphExecUpdateFailure);
+  CHECK(info.result == cudaGraphExecUpdateErrorNodeTypeChanged);
+  CHECK(info.errorNode != nullptr);
+  ok(cudaGraphExecDestroy(exec));
+  ok(cudaGraphDestroy(with_kernel));
+  ok(cudaGraphDestroy(with_memset));
+}
+
+TEST_CASE("arguments of captures that are missing or out of range are invalid values") {
+  gpu g;
+  auto* s = g.stream();
+  cudaStreamCaptureMode mode{};
+  std::memset(&mode, 0x7f, sizeof mode);
+  CHECK(cudaThreadExchangeStreamCaptureMode(nullptr) == cudaErrorInvalidValue);
+  CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaErrorInvalidValue);
+  CHECK(cudaStreamIsCapturing(s, nullptr) == cudaErrorInvalidValue);
+#if CUDART_VERSION >= 13000
+  CHECK(cudaStreamGetCaptureInfo(s, nullptr) == cudaErrorInvalidValue);
+#endif
+}
+
+TEST_CASE("a copy of pageable memory would not be repeated by launches, and invalidates the capture") {
+  gpu g;
+  auto* s = g.stream();
+  auto* to = g.filled(256);
+  char from[256] = {};
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+  CHECK(cudaMemcpyAsync(to, from, sizeof from, cudaMemcpyHostToDevice, s) == cudaErrorStreamCaptureUnsupported);
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated);
+  CHECK(graph == nullptr);
+}

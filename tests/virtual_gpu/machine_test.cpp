@@ -111,6 +111,11 @@ TEST_CASE("devices and their properties") {
   CHECK(attribute(cudaDevAttrAsyncEngineCount) == p.asyncEngineCount);
   CHECK(attribute(cudaDevAttrUnifiedAddressing) == p.unifiedAddressing);
   CHECK(attribute(cudaDevAttrHostRegisterSupported) == p.hostRegisterSupported);
+  for (const auto yes : {cudaDevAttrCanMapHostMemory, cudaDevAttrConcurrentKernels,
+                         cudaDevAttrStreamPrioritiesSupported, cudaDevAttrCanUseHostPointerForRegisteredMem}) {
+    CHECK(attribute(yes) == 1);
+  }
+  CHECK(attribute(cudaDevAttrIntegrated) == 0);
   CHECK(attribute(cudaDevAttrManagedMemory) == 0);
   CHECK(attribute(cudaDevAttrPageableMemoryAccess) == 0);
   CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrEccEnabled, 0) == cudaErrorNotSupported);

@@ -88,3 +88,33 @@ TEST_CASE("every function that may use the default stream uses the thread's") {
   CHECK(status == cudaStreamCaptureStatusNone);
   CHECK(silent());
 }
+
+TEST_CASE("a capture of the null stream is one of the thread's, and a graph is launched into it") {
+  gpu g;
+  std::string ran;
+  ok(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal));
+  ok(launch(nullptr, "k", {}, {}, {}, [&ran] { ran += 'k'; }));
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+#if CUDART_VERSION >= 13000
+  ok(cudaStreamGetCaptureInfo(nullptr, &status));
+  CHECK(status == cudaStreamCaptureStatusActive);
+#endif
+  ok(cudaStreamIsCapturing(cudaStreamPerThread, &status));
+  CHECK(status == cudaStreamCaptureStatusActive);
+  cudaGraph_t graph = nullptr;
+  ok(cudaStreamEndCapture(nullptr, &graph));
+  cudaGraphExec_t exec = nullptr;
+  ok(cudaGraphInstantiate(&exec, graph, 0));
+  ok(cudaGraphUpload(exec, nullptr));
+  vg::clear_timeline();
+  ok(cudaGraphLaunch(exec, nullptr));
+  ok(cudaStreamSynchronize(nullptr));
+  CHECK(ran == "k");
+  for (const auto& op : vg::timeline()) {
+    INFO(op.name);
+    CHECK(op.stream == id_of(cudaStreamPerThread));
+  }
+  ok(cudaGraphExecDestroy(exec));
+  ok(cudaGraphDestroy(graph));
+  CHECK(silent());
+}

@@ -40,7 +40,6 @@ public:
   void launch(cudaStream_t on, const detail::purpose& what = {}) const {
     detail::check(cudaGraphLaunch(handle_, on), "cudaGraphLaunch", what);
   }
-  [[nodiscard]] cudaGraphExec_t get() const noexcept { return handle_; }
 
 private:
   executable_graph() noexcept = default;

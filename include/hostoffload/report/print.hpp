@@ -65,23 +65,24 @@ inline void to_json(std::ostream& out, const step_report& r) {
        << ", \"bytes_in\": " << r.bytes_in << ", \"copies_out\": " << r.copies_out << ", \"copies_in\": " << r.copies_in
        << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits
        << ", \"replays\": " << r.replays << ", \"planned\": " << (r.planned ? "true" : "false")
-       << ", \"plan_departures\": " << r.plan_departures << ", \"plan_note\": \"" << r.plan_note
-       << "\", \"plan_window_bytes\": " << r.plan_window_bytes << ", \"plan_alive_bytes\": " << r.plan_alive_bytes
+       << ", \"plan_departures\": " << r.plan_departures << ", \"plan_note\": " << std::quoted(r.plan_note)
+       << ", \"plan_window_bytes\": " << r.plan_window_bytes << ", \"plan_alive_bytes\": " << r.plan_alive_bytes
        << ", \"window_top_bytes\": " << r.window_top_bytes << ", \"plan_step_s\": " << r.plan_step_s
        << ", \"plan_exposed_s\": " << r.plan_exposed_s << ", \"warnings\": [";
   std::string_view separator;
   for (const std::string_view w : r.warnings) {
-    text << separator << '"' << w << '"';
+    text << separator << std::quoted(w);
     separator = ", ";
   }
   text << "], \"tensors\": [";
   separator = {};
   for (const tensor_report& t : r.tensors) {
-    text << separator << "{\"name\": \"" << t.name << "\", \"saved\": " << t.saved << ", \"offloaded\": " << t.offloaded
-         << ", \"rematerialised\": " << t.rematerialised << ", \"fell_back\": " << t.fell_back
-         << ", \"planned_bytes\": " << t.planned_bytes << ", \"freed_bytes\": " << t.freed_bytes
-         << ", \"bytes_out\": " << t.bytes_out << ", \"bytes_in\": " << t.bytes_in
-         << ", \"recomputed\": " << t.recomputed << ", \"late_fetches\": " << t.late_fetches << '}';
+    text << separator << "{\"name\": " << std::quoted(t.name) << ", \"saved\": " << t.saved
+         << ", \"offloaded\": " << t.offloaded << ", \"rematerialised\": " << t.rematerialised
+         << ", \"fell_back\": " << t.fell_back << ", \"planned_bytes\": " << t.planned_bytes
+         << ", \"freed_bytes\": " << t.freed_bytes << ", \"bytes_out\": " << t.bytes_out
+         << ", \"bytes_in\": " << t.bytes_in << ", \"recomputed\": " << t.recomputed
+         << ", \"late_fetches\": " << t.late_fetches << '}';
     separator = ", ";
   }
   text << "]}";

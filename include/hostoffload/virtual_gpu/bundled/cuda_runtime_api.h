@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "hostoffload_cuda_errors.h"
 #include "hostoffload_cuda_per_thread.h"
 #include "hostoffload_cuda_types.h"
 
