@@ -85,8 +85,9 @@ public:
   /// What the newest step did that the device has completed; asks CUDA, does not synchronize. Step 0: none has.
   [[nodiscard]] step_report report() const { return engine_->report(); }
 
-  /// The step that was timed last, for planning elsewhere (schedule/record_file.hpp); nothing without options.plan, or
-  /// before there is one.
+  /// The step that was timed last, for planning elsewhere (schedule/record_file.hpp): every tensor, whatever its
+  /// placement, and how it was made. The link is that of the last timed step with copies in it. Nothing without
+  /// options.plan, before there is one, and of steps whose coroutines take turns within define functions.
   [[nodiscard]] std::optional<recorded_step> record() const { return engine_->record(); }
 
   [[nodiscard]] cudaStream_t compute() const noexcept { return engine_->compute(); }

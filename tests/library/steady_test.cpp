@@ -179,6 +179,31 @@ TEST_CASE("a steady step that follows a plan allocates nothing, synchronises not
   CHECK(scheduler.report().planned);
 }
 
+TEST_CASE("steps that are timed, one after the other, allocate nothing once they repeat") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 32_KiB, .sample_every = 1, .plan = true, .observer = watched});
+  std::vector<std::unique_ptr<layer>> layers(6);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    layers[i] =
+        std::make_unique<layer>(scheduler, ho::layer_position{i, layers.size()}, i == 0 ? nullptr : &layers[i - 1]);
+  }
+  const auto begin = [&] { return train(layers); };
+  for (int step = 1; step <= 14; ++step) {
+    scheduler.run(begin);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+  REQUIRE(scheduler.record());
+  for (int step = 15; step <= 24; ++step) {
+    vg::reset_call_counts();
+    const long before = allocations;
+    scheduler.run(begin);
+    CHECK(allocations - before == 0);
+    CHECK(calls({"cudaMalloc", "cudaHostAlloc", "cudaEventCreateWithFlags", "cudaDeviceSynchronize",
+                 "cudaStreamSynchronize", "cudaEventSynchronize"}) == 0);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+}
+
 TEST_CASE("an offloaded tensor costs one copy and at most six event calls each way") {
   gpu device;
   ho::prefetch_scheduler scheduler({.window = 12_KiB, .sample_every = 0, .observer = watched});

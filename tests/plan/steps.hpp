@@ -54,6 +54,7 @@ inline ho::recorded_step drawn_step(std::uint64_t seed, int most_layers, int mos
         const std::size_t id = step.lives.size();
         step.lives.push_back(life("t", bytes, {}));
         step.lives.back().layer = static_cast<std::size_t>(l);
+        step.lives.back().tensor = static_cast<std::uint32_t>(id);
         const double made = now + l + real(0, 0.9);
         moments.push_back({made, id, true});
         moments.push_back({made + 0.05, id, false});

@@ -34,6 +34,12 @@ struct branch {
     }
     return false;
   }
+  /// What the innermost define function that this runs within makes, if there is one.
+  [[nodiscard]] const void* maker_around() const noexcept {
+    const branch* b = this;
+    while (b != nullptr && b->making == nullptr) b = b->parent;
+    return b == nullptr ? nullptr : b->making;
+  }
   [[nodiscard]] std::size_t depth() const noexcept {
     std::size_t steps = 0;
     for (const branch* b = parent; b != nullptr; b = b->parent) ++steps;

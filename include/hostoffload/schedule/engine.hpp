@@ -220,6 +220,8 @@ private:
     if (planner_ && r.in_window()) tell_planner(r, what);
   }
   void tell_planner(tensor_record& r, use_event what) noexcept;
+  template <class Tell>
+  void trace(Tell&& tell) noexcept;
   void plan_ahead();
   void follow_plan(bool before_use) {
     if (follows_plan()) issue_due_copies(before_use);

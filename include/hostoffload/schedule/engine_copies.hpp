@@ -38,6 +38,20 @@ inline void engine::use_ends(slot& s, tensor_record& r) noexcept {
   room_changed_ = true;
 }
 
+/// The values are on the host: the slot may go to somebody else.
+inline void engine::keep(tensor_record& r) noexcept {
+  r.device->state = slot_state::kept;
+  r.device->rank = r.rank;
+  r.device->behind = last_users(r);
+}
+
+/// What the next user of the device slot has to be behind.
+inline stream_clock engine::last_users(const tensor_record& r) noexcept {
+  stream_clock users = r.written;
+  users.join(r.readers);
+  return users;
+}
+
 /// A slot for `r`, of kept ones only those of rank below `rank_limit`. Whoever writes there goes behind slot::behind
 /// first. Null: no room in the window.
 inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit,

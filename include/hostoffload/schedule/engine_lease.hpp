@@ -116,6 +116,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
     throw;
   }
   if (again) ++row(r).recomputed;
+  trace([&](step_recorder& t) { t.making_begins(*r.made_by, q.line->maker_around(), again); });
   q.making = branch{};
   q.making.parent = q.line;
   q.making.making = r.made_by.get();
@@ -128,6 +129,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
 /// enqueued.
 inline void engine::abort_making(const maker& what, bool has_run) noexcept {
   if (closed_) return;
+  if (has_run) trace([](step_recorder& t) { t.spoil(); });
   for (tensor_record* m : what.members) {
     const bool is_aside = m->aside != nullptr;
     if (!is_aside && m->state != life::making) continue;
@@ -140,6 +142,7 @@ inline void engine::abort_making(const maker& what, bool has_run) noexcept {
 }
 
 inline void engine::finish_making(tensor_record& r) {
+  trace([&](step_recorder& t) { t.making_ends(*r.made_by); });
   stream_clock made;
   made.join(compute_id, order_.next_point(compute_id));
   for (tensor_record* m : r.made_by->members) {
@@ -258,6 +261,7 @@ inline void engine::grant(lease_request& q) {
   tensor_record& r = *q.tensor;
   put_behind(q.stream, r.written, r.as_purpose());
   const bool first = r.leases == 0;
+  trace([&](step_recorder& t) { t.lease_begins(r, q.line->maker_around(), first); });
   if (first) {
     use_begins(*r.device, r);
     r.pattern.begins(++uses_);
@@ -306,6 +310,7 @@ inline void engine::begin_produce(lease_request& q) {
     free_slot(r, taken, taken->behind);
     throw;
   }
+  trace([&](step_recorder& t) { t.produce_begins(r, q.line->maker_around()); });
   use_begins(*taken, r);
   r.device = taken;
   r.state = life::making;
@@ -329,9 +334,11 @@ inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream
     if (writing) r.state = life::alive;
     if (--r.leases != 0) return;
     r.pattern.ends(++uses_);
+    trace([&](step_recorder& t) { t.use_ends(r); });
     use_ends(*r.device, r);
     const bool stays = r.last_use || r.temporary || follows_plan();
     if (writing && left_by_exception) {
+      trace([](step_recorder& t) { t.spoil(); });
       finish_life(r, false);
     } else {
       if (r.in_window() && !r.on_host && !stays) copy_out(r);
@@ -361,20 +368,6 @@ inline void engine::settle(tensor_record& r) {
   }
 }
 
-/// The values are on the host: the slot may go to somebody else.
-inline void engine::keep(tensor_record& r) noexcept {
-  r.device->state = slot_state::kept;
-  r.device->rank = r.rank;
-  r.device->behind = last_users(r);
-}
-
-/// What the next user of the device slot has to be behind.
-inline stream_clock engine::last_users(const tensor_record& r) noexcept {
-  stream_clock users = r.written;
-  users.join(r.readers);
-  return users;
-}
-
 inline void engine::finish_life(tensor_record& r, bool by_last_use) noexcept {
   if (r.device != nullptr) {
     free_slot(r, r.device, last_users(r));
@@ -385,7 +378,10 @@ inline void engine::finish_life(tensor_record& r, bool by_last_use) noexcept {
     unlink_stowed(r);
   }
   r.state = life::none;
-  if (by_last_use && in_step_) note(r, use_event::over);
+  if (by_last_use && in_step_) {
+    trace([&](step_recorder& t) { t.life_is_over(r); });
+    note(r, use_event::over);
+  }
   r.life_bytes = r.bytes;
   r.last_use = false;
   r.unused = false;

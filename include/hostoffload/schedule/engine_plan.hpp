@@ -13,6 +13,17 @@ inline void engine::tell_planner(tensor_record& r, use_event what) noexcept {
   }
 }
 
+/// Tells the recorder of a step that is timed.
+template <class Tell>
+void engine::trace(Tell&& tell) noexcept {
+  if (!planner_ || !planner_->recorder.timing()) return;
+  try {
+    tell(planner_->recorder);
+  } catch (...) {
+    if (!kept_error_) kept_error_ = std::current_exception();
+  }
+}
+
 /// A new plan, if one was timed. Steps that follow it are enqueued in its order.
 inline void engine::plan_ahead() {
   if (!planner_) return;

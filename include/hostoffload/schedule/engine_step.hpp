@@ -106,6 +106,7 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
 inline void engine::remove(tensor_record& r) noexcept {
   if (closed_) return;
   if (r.in_window()) forget_plan();
+  if (planner_) planner_->recorder.forget();
   invalidate_graphs("a tensor was destroyed");
   const bool being_made = (r.state == life::making && r.leases == 0) || r.aside != nullptr;
   if ((r.leases != 0 || being_made) && !kept_error_) {

@@ -2,7 +2,8 @@
 // A plan as a list of what is to come, and how far a step has come in it: no decision and no look-up is left.
 
 #include <hostoffload/schedule/step_plan.hpp>
-#include <hostoffload/schedule/step_recorder.hpp>
+#include <hostoffload/schedule/step_timeline.hpp>
+#include <hostoffload/schedule/use_sequence.hpp>
 
 #include <algorithm>
 #include <cstddef>

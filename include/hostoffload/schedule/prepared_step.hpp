@@ -3,10 +3,10 @@
 
 #include <hostoffload/errors.hpp>
 #include <hostoffload/memory/slot_size.hpp>
+#include <hostoffload/schedule/record_checks.hpp>
 #include <hostoffload/schedule/recorded_step.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -37,8 +37,8 @@ public:
     check_link(s.out, "out");
     check_link(s.in, "in");
     for (std::size_t i = 0; i < s.segment_s.size(); ++i) {
-      if (!(s.segment_s[i] >= 0) || !std::isfinite(s.segment_s[i]))
-        throw usage_error("recorded step: segment " + std::to_string(i) + " has no time: seconds of at least 0");
+      if (const problem_text wrong = segment_problem(s.segment_s[i]))
+        throw usage_error("recorded step: segment " + std::to_string(i) + " " + *wrong);
       at_[i + 1] = at_[i] + s.segment_s[i];
     }
     for (std::size_t i = 0; i < s.lives.size(); ++i) add(static_cast<std::uint32_t>(i));
@@ -75,29 +75,13 @@ private:
   }
 
   static void check_link(const link_direction& d, const std::string& which) {
-    if (!(d.rate > 0) || !(d.rate_while_both > 0) || !(d.latency_s >= 0) || !std::isfinite(d.latency_s)) {
-      throw usage_error("recorded step: link " + which +
-                        " needs rates above 0 bytes per second, alone and with both directions, and a latency of at "
-                        "least 0 seconds");
-    }
+    if (const problem_text wrong = link_problem(d)) throw usage_error("recorded step: link " + which + " " + *wrong);
   }
 
   void add(std::uint32_t life) {
     const recorded_life& r = step_->lives[life];
-    const auto wrong = [&](const std::string& what) {
-      return usage_error("recorded step: life " + std::to_string(life) + " (" + r.name + "[" + std::to_string(r.layer) +
-                         "]) " + what);
-    };
-    if (r.bytes == 0) throw wrong("has no bytes");
-    if (r.uses.empty()) throw wrong("has no uses: the first one makes its values");
-    for (std::size_t u = 0; u < r.uses.size(); ++u) {
-      if (r.uses[u].end > last_point() || r.uses[u].begin >= r.uses[u].end ||
-          (u != 0 && r.uses[u].begin < r.uses[u - 1].end)) {
-        throw wrong("has use " + std::to_string(u) + " from point " + std::to_string(r.uses[u].begin) + " to " +
-                    std::to_string(r.uses[u].end) + ": uses begin before they end, one behind the other, and end at " +
-                    std::to_string(last_point()) + " at the latest");
-      }
-    }
+    if (const problem_text wrong = life_problem(r, last_point()))
+      throw usage_error("recorded step: life " + std::to_string(life) + " (" + title(r) + ") " + *wrong);
     if (r.placed != choice::offload) return;
     planned_life p{.life = life,
                    .bytes = r.bytes,

@@ -34,15 +34,17 @@ public:
   /// Looks at the step that was timed last; true when there is a new plan, or none any more. `room`: bytes that a plan
   /// may fill; `can_follow`: copies have streams of their own, and the window is bounded.
   bool learn(std::uint64_t step, std::size_t room, bool can_follow) {
-    std::optional<recorded_step> seen = recorder.read(step);
-    if (!seen || seen->lives.empty()) return false;
+    const timed_step* const seen = recorder.read(step);
+    if (seen == nullptr) return false;
+    record_ = seen->whole;
     wants_times_ = false;
-    const bool same = plan_ && record_ && recorder.timed_sequence() == sequence_ && !has_drifted(*seen, *record_);
+    if (!can_be_planned(*seen)) return false;
+    const bool same = plan_ && seen->sequence == sequence_ && !has_drifted(seen->windowed, planned_for_);
     if (same) return false;
     const bool had_plan = plan_.has_value();
-    record_ = std::move(seen);
-    sequence_ = recorder.timed_sequence();
-    plan_ = can_follow ? plan_step(*record_, room) : std::nullopt;
+    planned_for_ = seen->windowed;
+    sequence_ = seen->sequence;
+    plan_ = can_follow ? plan_step(planned_for_, room) : std::nullopt;
     why_none_ = can_follow ? "no plan fits into the window beside its reserve" : "only a bounded window is planned";
     departures_ = 0;
     if (plan_) cursor = plan_cursor(sequence_, *plan_);
@@ -57,7 +59,6 @@ public:
   }
   /// What is not as planned is told by departed().
   void note(tensor_record& r, use_event what) {
-    recorder.note(r, what);
     last_uses_ += what == use_event::over ? 1 : 0;
     if (following_ && !departed_ && !cursor.pass(r, what)) departed_ = true;
   }
@@ -103,6 +104,19 @@ public:
   }
 
 private:
+  bool can_be_planned(const timed_step& seen) noexcept {
+    if (seen.windowed.lives.empty()) {
+      why_none_ = "no tensor is offloaded";
+    } else if (!seen.plannable) {
+      why_none_ = "no plans are made for coroutines side by side, nor where an offloaded tensor is made again";
+    } else if (seen.windowed.out.rate <= 0) {
+      why_none_ = "no copy has been timed yet";
+      wants_times_ = true;
+    } else {
+      return true;
+    }
+    return false;
+  }
   static bool differs(double a, double b) { return std::abs(a - b) > drift * std::max(a, b); }
   static bool has_drifted(const recorded_step& now, const recorded_step& then) {
     const auto sum = [](const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
@@ -111,6 +125,7 @@ private:
   }
 
   std::optional<recorded_step> record_;
+  recorded_step planned_for_;
   std::vector<sequence_entry> sequence_;
   std::optional<step_plan> plan_;
   std::string_view why_none_ = "no step has been timed yet";

@@ -1,76 +1,81 @@
 #pragma once
-// What happens to the offloaded tensors of a step, in order, and when: the events of a step that is timed are read some
-// steps later. Nothing here waits.
+// What happens to the tensors of a step that is timed, in order, and when: its events are read some steps later.
+// Nothing here waits, and a step that is not timed leaves nothing here.
 
 #include <hostoffload/cuda/event.hpp>
 #include <hostoffload/schedule/link_fit.hpp>
 #include <hostoffload/schedule/recorded_step.hpp>
 #include <hostoffload/schedule/step_timeline.hpp>
+#include <hostoffload/schedule/step_trace.hpp>
 #include <hostoffload/schedule/tensor_record.hpp>
+#include <hostoffload/schedule/use_sequence.hpp>
 
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 namespace hostoffload::inline v0::detail {
 
-enum class use_event : std::uint8_t {
-  begins,  // a use, or the making
-  ends,
-  over,  // the life, by a last use
+/// The step that was timed last.
+struct timed_step {
+  recorded_step whole{};     // every tensor
+  recorded_step windowed{};  // the offloaded ones alone, with points of their own: what is planned for
+  std::vector<sequence_entry> sequence{};
+  bool plannable = false;  // nothing was in it that plans know nothing of
 };
-
-struct sequence_entry {
-  tensor_record* tensor = nullptr;
-  use_event what = use_event::begins;
-  friend bool operator==(const sequence_entry&, const sequence_entry&) = default;
-};
-
-/// Calls visit(entry, life, point) for each: lives are numbered in the order of their making, points from 1.
-template <class Visitor>
-void each_use(const std::vector<sequence_entry>& sequence, Visitor&& visit) {
-  std::map<const tensor_record*, std::uint32_t> alive;
-  std::uint32_t lives = 0;
-  std::uint32_t points = 0;
-  for (const sequence_entry& e : sequence) {
-    const auto found = alive.try_emplace(e.tensor, lives);
-    if (found.second) ++lives;
-    const std::uint32_t life = found.first->second;
-    if (e.what == use_event::over) alive.erase(e.tensor);
-    visit(e, life, e.what == use_event::over ? points : ++points);
-  }
-}
 
 class step_recorder {
 public:
   /// Times are taken where nothing taken before is still to be read.
   void begin(std::uint64_t step, bool timed, cudaStream_t compute) {
-    sequence_.clear();
     compute_ = compute;
     timing_ = timed && !pending_;
     if (!timing_) return;
     marks_.clear();
+    trace_.clear();
     for (auto& c : copies_) c.clear();
     used_ = 0;
+    points_ = 0;
     timed_step_ = step;
-    mark(mark_kind::point);
+    record_mark(mark_kind::point);
   }
+  [[nodiscard]] bool timing() const noexcept { return timing_; }
 
-  void note(tensor_record& r, use_event what) {
-    sequence_.push_back({&r, what});
-    if (timing_ && what != use_event::over) mark(mark_kind::point);
+  // What happens, while timing(); `inside` as step_trace has it.
+  void making_begins(const maker& by, const void* inside, bool again) {
+    trace_.making_begins(by, inside, again, new_point());
   }
+  void making_ends(const maker& by) { trace_.making_ends(by, new_point()); }
+  /// `first`: no other lease on it is held.
+  void lease_begins(tensor_record& r, const void* inside, bool first) {
+    const bool is_use = first && !r.temporary;
+    const std::uint32_t point = is_use ? new_point() : points_;
+    trace_.awaits(r, inside, point);
+    if (is_use) trace_.use(r, trace_event::begins, point);
+  }
+  void produce_begins(tensor_record& r, const void* inside) {
+    if (inside != nullptr) trace_.spoil();
+    trace_.use(r, trace_event::begins, new_point());
+  }
+  void use_ends(tensor_record& r) {
+    if (!r.temporary) trace_.use(r, trace_event::ends, new_point());
+  }
+  void life_is_over(tensor_record& r) {
+    if (!r.temporary) trace_.use(r, trace_event::over, points_);
+  }
+  /// Something that no record tells of.
+  void spoil() noexcept { trace_.spoil(); }
+
   void wait_begins() {
-    if (timing_) mark(mark_kind::wait);
+    if (timing_) record_mark(mark_kind::wait);
   }
   void wait_ends() {
-    if (timing_) mark(mark_kind::end_of_wait);
+    if (timing_) record_mark(mark_kind::end_of_wait);
   }
   /// Around a copy on its stream.
   void copy_begins(link_way w, std::size_t bytes, cudaStream_t on) {
@@ -80,58 +85,48 @@ public:
     if (timing_) copies_[static_cast<std::size_t>(w)].back().end = record(on);
   }
 
-  /// The step is over. `whole`: times of it may be learned from.
-  void end(bool whole) {
+  /// The step is over.
+  void end(bool plannable) {
     if (!timing_) return;
-    mark(mark_kind::point);
+    record_mark(mark_kind::point);
     timing_ = false;
-    if (!whole) return;
+    if (!trace_.is_good()) return;
     pending_ = true;
-    timed_sequence_ = sequence_;
+    timed_.plannable = plannable;
+    if (known_ == trace_.entries()) return;
+    known_ = trace_.entries();
+    trace_reader reader(known_);
+    timed_.whole.lives = std::move(reader.result().lives);
+    timed_.whole.makings = std::move(reader.result().makings);
+    timed_.sequence = sequence_of(known_);
+    timed_.windowed.lives = lives_of(timed_.sequence);
   }
   void abandon() noexcept { timing_ = false; }
   /// Tensors come or go: what was seen of them is void.
   void forget() noexcept {
     pending_ = timing_ = false;
-    sequence_.clear();
+    known_.clear();
   }
 
-  [[nodiscard]] const std::vector<sequence_entry>& sequence() const noexcept { return sequence_; }
   [[nodiscard]] bool pending() const noexcept { return pending_; }
-  /// Of the step that read() tells of.
-  [[nodiscard]] const std::vector<sequence_entry>& timed_sequence() const noexcept { return timed_sequence_; }
 
-  /// The step that was timed, if it lies two steps back and the device has completed it.
-  [[nodiscard]] std::optional<recorded_step> read(std::uint64_t step) {
-    if (!pending_ || step < timed_step_ + 2) return std::nullopt;
-    if (!seconds(marks_.front().at, marks_.back().at)) return std::nullopt;
+  /// The step that was timed, if it lies two steps back and the device has completed it; null otherwise. Without copies
+  /// in it the link is as seen before. Allocates where the step differs from the one timed before.
+  [[nodiscard]] const timed_step* read(std::uint64_t step) {
+    if (!pending_ || step < timed_step_ + 2) return nullptr;
+    if (!seconds(marks_.front().at, marks_.back().at)) return nullptr;
     pending_ = false;
-    recorded_step recorded;
-    double segment = 0;
-    for (std::size_t i = 1; i < marks_.size(); ++i) {
-      if (marks_[i].kind != mark_kind::end_of_wait) segment += seconds(marks_[i - 1].at, marks_[i].at).value_or(0);
-      if (marks_[i].kind != mark_kind::point) continue;
-      recorded.segment_s.push_back(segment);
-      segment = 0;
+    read_segments();
+    read_copies();
+    const auto fit_out = fit_link(seen_[0], seen_[1]);
+    const auto fit_in = fit_link(seen_[1], seen_[0]);
+    if (fit_out || fit_in) {
+      timed_.whole.out = fit_out ? *fit_out : *fit_in;
+      timed_.whole.in = fit_in ? *fit_in : *fit_out;
     }
-    each_use(timed_sequence_, [&](const sequence_entry& e, std::uint32_t life, std::uint32_t point) {
-      if (life == recorded.lives.size()) {
-        recorded.lives.push_back({.name = std::string(e.tensor->name),
-                                  .layer = e.tensor->position.index,
-                                  .bytes = e.tensor->bytes,
-                                  .placed = e.tensor->placed});
-      }
-      if (e.what == use_event::begins) recorded.lives[life].uses.push_back({point, point});
-      if (e.what == use_event::ends) recorded.lives[life].uses.back().end = point;
-    });
-    const std::vector<timed_copy> out = times(link_way::out);
-    const std::vector<timed_copy> in = times(link_way::in);
-    const auto fit_out = fit_link(out, in);
-    const auto fit_in = fit_link(in, out);
-    if (!fit_out && !fit_in) return std::nullopt;
-    recorded.out = fit_out ? *fit_out : *fit_in;
-    recorded.in = fit_in ? *fit_in : *fit_out;
-    return recorded;
+    timed_.windowed.out = timed_.whole.out;
+    timed_.windowed.in = timed_.whole.in;
+    return &timed_;
   }
 
 private:
@@ -146,7 +141,11 @@ private:
     std::size_t bytes = 0;
   };
 
-  void mark(mark_kind kind) { marks_.push_back({record(compute_), kind}); }
+  void record_mark(mark_kind kind) { marks_.push_back({record(compute_), kind}); }
+  std::uint32_t new_point() {
+    record_mark(mark_kind::point);
+    return ++points_;
+  }
   std::size_t record(cudaStream_t on) {
     if (used_ == events_.size()) events_.emplace_back(event_use::timing);
     event_ref(events_[used_]).record(on);
@@ -162,21 +161,47 @@ private:
     check(code, "cudaEventElapsedTime");
     return static_cast<double>(milliseconds) / 1e3;
   }
-  [[nodiscard]] std::vector<timed_copy> times(link_way w) const {
-    std::vector<timed_copy> all;
-    for (const copy_marks& c : copies_[static_cast<std::size_t>(w)]) {
-      const double begin = seconds(marks_.front().at, c.begin).value_or(0);
-      all.push_back({begin, begin + seconds(c.begin, c.end).value_or(0), c.bytes});
+  /// Times between points, of the whole step and between those of the offloaded tensors.
+  void read_segments() {
+    std::vector<double>& all = timed_.whole.segment_s;
+    all.clear();
+    double segment = 0;
+    for (std::size_t i = 1; i < marks_.size(); ++i) {
+      if (marks_[i].kind != mark_kind::end_of_wait) segment += seconds(marks_[i - 1].at, marks_[i].at).value_or(0);
+      if (marks_[i].kind == mark_kind::point) all.push_back(std::exchange(segment, 0));
     }
-    return all;
+    std::vector<double>& windowed = timed_.windowed.segment_s;
+    windowed.clear();
+    std::size_t done = 0;
+    const auto until = [&](std::size_t point) {
+      double sum = 0;
+      for (; done < point; ++done) sum += all[done];
+      windowed.push_back(sum);
+    };
+    for (const sequence_entry& e : timed_.sequence) {
+      if (e.what != use_event::over) until(e.point);
+    }
+    until(all.size());
+  }
+  void read_copies() {
+    for (std::size_t way = 0; way < copies_.size(); ++way) {
+      seen_[way].clear();
+      for (const copy_marks& c : copies_[way]) {
+        const double begin = seconds(marks_.front().at, c.begin).value_or(0);
+        seen_[way].push_back({begin, begin + seconds(c.begin, c.end).value_or(0), c.bytes});
+      }
+    }
   }
 
-  std::vector<sequence_entry> sequence_;
-  std::vector<sequence_entry> timed_sequence_;
+  step_trace trace_;
+  std::vector<trace_entry> known_;  // the trace that timed_ tells of
+  timed_step timed_;
+  std::uint32_t points_ = 0;
   std::vector<event> events_;
   std::size_t used_ = 0;
   std::vector<mark_at> marks_;
   std::array<std::vector<copy_marks>, 2> copies_;
+  std::array<std::vector<timed_copy>, 2> seen_;
   cudaStream_t compute_ = nullptr;
   std::uint64_t timed_step_ = 0;
   bool timing_ = false;
