@@ -30,6 +30,9 @@ public:
   /// Of one name, in order; neighbours differ.
   [[nodiscard]] std::vector<layer_choice> ranges(std::size_t name) const;
 
+  /// Of all tensors, name by name.
+  [[nodiscard]] const std::vector<ho::choice>& choices() const noexcept { return choices_; }
+
   friend bool operator==(const mix&, const mix&) = default;
 
 private:

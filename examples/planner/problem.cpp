@@ -36,9 +36,6 @@ void check(const problem& p) {
   std::vector<std::size_t> made(p.bytes.size(), 0);
   for (const making& m : p.makings) {
     check_number("a definition's time", m.seconds, 0);
-    for (const cell c : m.inputs) {
-      if (!exists(c)) fail("a definition awaits a tensor that there is not");
-    }
     for (const cell c : m.makes) {
       if (!exists(c)) fail("a definition makes a tensor that there is not");
       if (++made[p.at(c)] > 1) fail(title(c) + " is made by two definitions");

@@ -31,11 +31,11 @@ struct cell {
   friend bool operator==(const cell&, const cell&) = default;
 };
 
-/// A define function. It runs again in the backward pass where one of the tensors that it makes is remat.
+/// A define function, in the order of the forward pass within its layer. It runs again in the backward pass where one
+/// of the tensors that it makes is remat.
 struct making {
   std::vector<cell> makes;
-  std::vector<cell> inputs;  ///< that it awaits; one that is remat too is made again first, if it is not there
-  double seconds = 0;        ///< of the compute stream, without those that its inputs cost
+  double seconds = 0;  ///< of the compute stream, without what the tensors that it awaits cost where they are remat too
 };
 
 /// One step at one batch size. Seconds are those of the compute stream when nothing else runs and nothing is waited

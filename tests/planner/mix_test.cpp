@@ -21,7 +21,7 @@ planner::problem two_names() {
   p.layers = 6;
   p.names = {{"gate", {}}, {"router", {}}};
   p.bytes = {10, 10, 10, 10, 10, 10, 0, 0, 1, 1, 1, 1};
-  for (std::size_t layer = 0; layer < 6; ++layer) p.makings.push_back({{{0, layer}, {1, layer}}, {}, 0.5});
+  for (std::size_t layer = 0; layer < 6; ++layer) p.makings.push_back({{{0, layer}, {1, layer}}, 0.5});
   p.to_host = p.to_device = 1;
   return p;
 }
@@ -101,8 +101,8 @@ TEST_CASE("a problem that contradicts itself is refused in one line") {
   p.names[1].may = {false, false, false};
   CHECK(message_of(p) == "planner: router permits no choice");
   p = two_names();
-  p.makings[0].inputs.push_back({0, 6});
-  CHECK(message_of(p) == "planner: a definition awaits a tensor that there is not");
+  p.makings[0].makes.push_back({0, 6});
+  CHECK(message_of(p) == "planner: a definition makes a tensor that there is not");
   p = two_names();
   p.to_device = 0;
   CHECK_FALSE(message_of(p).empty());

@@ -1,0 +1,213 @@
+#include "search.hpp"
+
+#include "bound.hpp"
+#include "estimate.hpp"
+#include "moves.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <set>
+
+namespace planner {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr std::size_t few_mixes = 20000;  // are all estimated
+
+/// Looks for the best mix of one problem. Every mix is stepped once at most.
+class explorer {
+public:
+  explorer(const problem& p, std::size_t number, const evaluator& step, std::size_t& evaluations_left, answer& result)
+      : p_(p), number_(number), step_(step), left_(evaluations_left), result_(result), estimator_(p) {
+    prices_ = relax(p);
+    units_ = units_of(p);
+    // Steeper than what a byte is worth, and never flat: a step for as many bytes as there are.
+    const double a_step = p.forward_s + p.backward_s;
+    device_slope_ = std::max(4 * prices_.device_price, a_step / std::max(1.0, static_cast<double>(p.device_budget)));
+    host_slope_ = std::max(4 * prices_.host_price, a_step / std::max(1.0, static_cast<double>(p.host_budget)));
+  }
+
+  [[nodiscard]] std::size_t number() const noexcept { return number_; }
+  [[nodiscard]] const std::optional<candidate>& best() const noexcept { return best_; }
+  /// Work per second of the best; 0: there is none.
+  [[nodiscard]] double rate() const noexcept { return best_ ? p_.work / best_->seen.step_s : 0; }
+
+  /// A handful of evaluations: from several beginnings to where the estimate knows nothing better.
+  void begin() {
+    for (const mix& start : {at_prices(p_, prices_), uniform(p_, ho::choice::save), uniform(p_, ho::choice::offload),
+                             uniform(p_, ho::choice::remat)}) {
+      for (int correction = 0; correction < 6 && left_ > 0; ++correction) {
+        if (!look_at(polished(start))) break;
+      }
+    }
+  }
+
+  /// Steps what is near the best, the most promising first, as long as that helps and `evaluations` last.
+  void improve(std::size_t evaluations) {
+    std::size_t used = 0;
+    for (bool better = true; better;) {
+      better = false;
+      if (used < evaluations && look_at(polished(best_ ? best_->placed : at_prices(p_, prices_)))) {
+        ++used;
+        better = better_;
+      }
+      for (const auto& [cost, m] : promising()) {
+        if (used == evaluations || left_ == 0 || done()) return;
+        if (!look_at(m)) continue;
+        ++used;
+        if (better_) {
+          better = true;
+          break;
+        }
+      }
+    }
+  }
+
+private:
+  /// Nothing can be better.
+  [[nodiscard]] bool done() const { return best_ && best_->seen.step_s <= prices_.step_s * (1 + 1e-9); }
+
+  [[nodiscard]] double cost(const mix& m) const {
+    const estimate e = estimator_.of(m);
+    return e.step_s + slope_ * device_slope_ * std::max(0.0, e.device_bytes - static_cast<double>(p_.device_budget)) +
+           slope_ * host_slope_ * std::max(0.0, e.host_bytes - static_cast<double>(p_.host_budget));
+  }
+
+  /// Steps it, unless it has been. better_: it is the best now.
+  bool look_at(const mix& any) {
+    const mix m = tidied(p_, any);
+    if (left_ == 0 || !seen_.insert(m.choices()).second) return false;
+    --left_;
+    candidate c{number_, m, step_(number_, m)};
+    estimator_.learn(m, c.seen);
+    better_ = c.seen.fits && (!best_ || c.seen.step_s < best_->seen.step_s);
+    if (!c.seen.fits) slope_ = std::min(2 * slope_, 64.0);
+    if (better_) best_ = c;
+    result_.tried.push_back(std::move(c));
+    return true;
+  }
+
+  [[nodiscard]] mix polished(mix m) const {
+    double now = cost(m);
+    for (bool better = true; better;) {
+      better = false;
+      mix least = m;
+      for_neighbours(p_, units_, m, [&](const mix& next) {
+        const double then = cost(next);
+        if (then >= now * (1 - 1e-12)) return false;
+        now = then;
+        least = next;
+        better = true;
+        return false;
+      });
+      m = least;
+    }
+    return m;
+  }
+
+  /// Mixes not stepped yet, by expected cost: all where there are few, else the neighbours of the best.
+  [[nodiscard]] std::vector<std::pair<double, mix>> promising() const {
+    std::vector<std::pair<double, mix>> some;
+    const auto add = [&](const mix& m) {
+      if (!seen_.contains(tidied(p_, m).choices())) some.emplace_back(cost(m), m);
+    };
+    if (count_mixes(p_, few_mixes) <= few_mixes) {
+      for_all_mixes(p_, add);
+    } else {
+      for_neighbours(p_, units_, best_ ? best_->placed : at_prices(p_, prices_), [&](const mix& m) {
+        add(m);
+        return false;
+      });
+    }
+    std::stable_sort(some.begin(), some.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    return some;
+  }
+
+  const problem& p_;
+  std::size_t number_;
+  const evaluator& step_;
+  std::size_t& left_;
+  answer& result_;
+  estimator estimator_;
+  relaxation prices_;
+  std::vector<std::vector<std::size_t>> units_;
+  double device_slope_ = 0, host_slope_ = 0;
+  double slope_ = 1;
+  std::set<std::vector<ho::choice>> seen_;
+  std::optional<candidate> best_;
+  bool better_ = false;
+};
+
+std::string gib(double bytes) {
+  std::string text = std::to_string(bytes / (1024.0 * 1024 * 1024));
+  return text.substr(0, text.find('.') + 3) + " GiB";
+}
+
+/// Of the problem that needs least.
+std::string what_is_missing(const std::vector<problem>& problems, const answer& a) {
+  const auto least = std::min_element(problems.begin(), problems.end(), [](const problem& x, const problem& y) {
+    return x.device_beside < y.device_beside;
+  });
+  const problem& p = *least;
+  if (p.device_beside > p.device_budget) {
+    return gib(static_cast<double>(p.device_beside - p.device_budget)) +
+           " of device memory are missing for what the step needs beside its tensors, " +
+           gib(static_cast<double>(p.device_beside));
+  }
+  double device = infinite;
+  double host = 0;
+  for (const candidate& c : a.tried) {
+    const problem& of = problems[c.problem];
+    const double more = std::max(0.0, static_cast<double>(c.seen.device_peak) - static_cast<double>(of.device_budget));
+    const double on_host = std::max(0.0, static_cast<double>(c.seen.host_bytes) - static_cast<double>(of.host_budget));
+    if (c.seen.device_peak == 0 || more + on_host >= device + host) continue;
+    device = more;
+    host = on_host;
+  }
+  if (device == infinite) return "no mix of the tensors keeps the budgets";
+  std::string text;
+  if (device > 0) text = gib(device) + " of device memory";
+  if (host > 0) text += (text.empty() ? "" : " and ") + gib(host) + " of host memory";
+  return text + " are missing at least, of what was tried";
+}
+
+}  // namespace
+
+answer search(const std::vector<problem>& problems, const evaluator& step, const search_options& options) {
+  answer a;
+  std::vector<std::size_t> order;
+  for (const problem& p : problems) {
+    order.push_back(a.least_steps.size());
+    a.least_steps.push_back(bound_step(p));
+    a.most_rate = std::max(a.most_rate, p.work / a.least_steps.back());
+  }
+  const auto most_rate = [&](std::size_t n) { return problems[n].work / a.least_steps[n]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t x, std::size_t y) { return most_rate(x) > most_rate(y); });
+
+  std::size_t left = options.evaluations;
+  double best = 0;
+  std::vector<std::unique_ptr<explorer>> explorers;
+  for (const std::size_t n : order) {
+    if (a.least_steps[n] == infinite || most_rate(n) <= best) continue;
+    explorers.push_back(std::make_unique<explorer>(problems[n], n, step, left, a));
+    explorers.back()->begin();
+    best = std::max(best, explorers.back()->rate());
+  }
+  std::stable_sort(explorers.begin(), explorers.end(),
+                   [](const auto& x, const auto& y) { return x->rate() > y->rate(); });
+  for (const auto& e : explorers) {
+    if (most_rate(e->number()) <= best && e->rate() < best) continue;
+    e->improve(e == explorers.back() ? left : (left + 1) / 2);
+    best = std::max(best, e->rate());
+  }
+  for (const auto& e : explorers) {
+    if (e->best() && e->rate() == best) a.best = e->best();
+  }
+  if (!a.best) a.missing = what_is_missing(problems, a);
+  return a;
+}
+
+}  // namespace planner
