@@ -12,7 +12,7 @@ namespace {
 
 namespace ho = hostoffload;
 
-constexpr int settling_steps = 6;  // the third is timed, the fifth reads the times and makes a plan
+constexpr int settling_steps = 7;  // the third is timed, the fifth makes a plan and may be timed, the seventh mends it
 
 class trainer {
 public:

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <numeric>
+#include <random>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,24 +52,47 @@ public:
     });
     const auto gap = [&](std::uint32_t i) { return step.at(step.lives()[i].gap_end) - step.at(step.lives()[i].made); };
     std::stable_sort(by_gap_.begin(), by_gap_.end(), [&](std::uint32_t a, std::uint32_t b) { return gap(a) < gap(b); });
+    by_bytes_ = by_gap_;
+    std::stable_sort(by_bytes_.begin(), by_bytes_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return step.lives()[a].bytes > step.lives()[b].bytes; });
+    std::map<std::pair<std::string_view, std::size_t>, std::vector<std::uint32_t>> by_name;
+    for (const std::uint32_t i : in_order_) {
+      const recorded_life& r = step.recorded().lives[step.lives()[i].life];
+      by_name[{r.name, r.layer}].push_back(i);
+    }
+    for (auto& [name, alike] : by_name) alike_.push_back(std::move(alike));
     for (const planned_life& l : step.lives()) all_bytes_ += l.slot_bytes;
   }
 
+  /// How long to look for copies where the simple ways do not do.
+  enum class effort : std::uint8_t { little, much };
+
   /// The best found in a window; the first that takes no longer than `enough_s`.
-  [[nodiscard]] chosen_copies in_window(std::size_t window, double enough_s) const {
-    chosen_copies best;
+  [[nodiscard]] chosen_copies in_window(std::size_t window, double enough_s, effort spent) const {
+    search found{.window = window, .enough_s = enough_s};
+    const auto good = [&](const way& how, std::vector<life_wish> wished) {
+      return improve(found, how, std::move(wished));
+    };
     for (const bool hidden_only : {true, false}) {
-      for (const out_first f : {out_first::used_last, out_first::made_first, out_first::largest, out_first::smallest}) {
-        improve(best, window, 0, hidden_only, enough_s, f);
-        if (best.step_s <= enough_s) return best;
+      for (const out_first first :
+           {out_first::used_last, out_first::made_first, out_first::largest, out_first::smallest}) {
+        if (good({place_by::neighbour, hidden_only}, wishes({}, first))) return found.best;
       }
     }
     const std::size_t most = std::min(window, all_bytes_);
-    for (std::size_t part = 1; part <= parts; ++part) {
-      improve(best, window, most / parts * part, false, enough_s, out_first::used_last);
-      if (best.step_s <= enough_s) return best;
+    for (const auto* order : {&by_gap_, &by_bytes_}) {
+      for (std::size_t part = parts; part > 0; --part) {
+        if (good({place_by::neighbour, false}, wishes(kept(*order, most / parts * part), out_first::used_last)))
+          return found.best;
+      }
     }
-    return best;
+    for (const place_by place : {place_by::offset, place_by::size}) {
+      const bool any = found.best.step_s != never;
+      if (good({place, any && found.how.hidden_only}, any ? found.wishes : wishes({}, out_first::used_last)))
+        return found.best;
+    }
+    vary(found, spent);
+    return found.best;
   }
 
   /// Of all slots.
@@ -74,33 +100,164 @@ public:
 
 private:
   static constexpr std::size_t parts = 8;
-  static constexpr int rounds = 5;
+  static constexpr int patience = 4;                  // attempts that are no better than those before
+  static constexpr std::size_t variations = 400'000;  // times lives
+  static constexpr std::size_t most_variations = 2'000;
+  static constexpr double worthwhile = 1.002;    // nobody looks on for less
+  static constexpr double first_allowed = 0.01;  // longer than what is changed
 
-  void improve(chosen_copies& best, std::size_t window, std::size_t keep, bool hidden_only, double enough_s,
-               out_first first) const {
-    std::vector<life_wish> wishes(step_.lives().size());
-    std::size_t kept = 0;
-    for (const std::uint32_t i : by_gap_) {
-      const std::size_t bytes = step_.lives()[i].slot_bytes;
-      if (kept + bytes > keep) break;
-      kept += bytes;
-      wishes[i].keep = true;
+  /// Which of the tensors that may leave goes first.
+  enum class out_first : std::uint8_t { used_last, made_first, largest, smallest };
+
+  struct way {
+    place_by place = place_by::neighbour;
+    bool hidden_only = false;
+  };
+  struct search {
+    std::size_t window = 0;
+    double enough_s = 0;
+    chosen_copies best{};
+    std::vector<life_wish> wishes{};  // of the best
+    way how{};
+  };
+
+  /// Those that do not leave: as many as fit into so many bytes at all times, the first in `order` first.
+  [[nodiscard]] std::vector<bool> kept(const std::vector<std::uint32_t>& order, std::size_t bytes) const {
+    std::vector<bool> all(step_.lives().size(), false);
+    std::vector<std::size_t> held(step_.last_point(), 0);
+    for (const std::uint32_t i : order) {
+      const planned_life& l = step_.lives()[i];
+      const auto begin = held.begin() + l.begin;
+      const auto end = held.begin() + l.end;
+      if (*std::max_element(begin, end) + l.slot_bytes > bytes) continue;
+      std::for_each(begin, end, [&](std::size_t& sum) { sum += l.slot_bytes; });
+      all[i] = true;
     }
-    for (std::size_t i = 0; i < wishes.size(); ++i) wishes[i].in_s = step_.in_s(step_.lives()[i]);
+    return all;
+  }
+
+  [[nodiscard]] std::vector<life_wish> wishes(const std::vector<bool>& kept, out_first first) const {
+    std::vector<life_wish> all(step_.lives().size());
+    for (std::size_t i = 0; i < kept.size(); ++i) all[i].keep = kept[i];
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const planned_life& l = step_.lives()[i];
+      all[i].leaves_before = urgency(l, first);
+      all[i].in_s = step_.in_s(l);
+      all[i].until_back = step_.at(l.end);
+      all[i].until = l.has_gap && !all[i].keep ? step_.at(l.gap_begin) + step_.out_s(l) : step_.at(l.end);
+    }
+    return all;
+  }
+  static double urgency(const planned_life& l, out_first first) noexcept {
+    switch (first) {
+      case out_first::made_first:
+        return -static_cast<double>(l.made);
+      case out_first::largest:
+        return static_cast<double>(l.bytes);
+      case out_first::smallest:
+        return -static_cast<double>(l.bytes);
+      case out_first::used_last:
+        break;
+    }
+    return l.gap_end;
+  }
+
+  /// Tries once; true when that is good enough.
+  bool attempt(search& found, const way& how, std::vector<life_wish>& wishes, const std::vector<bool>& copied,
+               chosen_copies& seen) const {
+    walk_back(wishes, copied);
+    copy_chooser chooser(step_, wishes, in_order_, found.window, how.place, how.hidden_only);
+    seen.step_s = run_timeline(step_, chooser);
+    seen.courses = chooser.courses();
+    seen.peak = chooser.peak();
+    if (seen.step_s < found.best.step_s) {
+      found.best = seen;
+      found.wishes = wishes;
+      found.how = how;
+    }
+    return found.best.step_s <= found.enough_s;
+  }
+
+  /// Tries, and again with what was seen.
+  bool improve(search& found, const way& how, std::vector<life_wish> wishes) const {
     std::vector<bool> copied(wishes.size(), true);
-    for (int round = 0; round < rounds; ++round) {
-      walk_back(wishes, copied);
-      copy_chooser chooser(step_, wishes, in_order_, window, hidden_only, first);
-      const double step_s = run_timeline(step_, chooser);
-      if (step_s < best.step_s) best = {chooser.courses(), step_s, chooser.peak()};
-      if (best.step_s <= enough_s || step_s == never) return;
-      for (std::size_t i = 0; i < wishes.size(); ++i) {
-        const life_course& c = chooser.courses()[i];
-        copied[i] = c.copied;
-        if (c.copied) wishes[i].in_s = c.in_end - c.in_start;
-        wishes[i].lead_s += c.stalled_s;
-      }
+    chosen_copies seen;
+    double best_s = never;
+    for (int left = patience; left > 0; --left) {
+      if (attempt(found, how, wishes, copied, seen)) return true;
+      if (seen.step_s == never) return false;
+      if (seen.step_s < best_s) left = patience;
+      best_s = std::min(best_s, seen.step_s);
+      learn(seen, wishes, copied);
+      for (std::size_t i = 0; i < wishes.size(); ++i) wishes[i].lead_s += seen.courses[i].stalled_s;
     }
+    return false;
+  }
+
+  static void learn(const chosen_copies& seen, std::vector<life_wish>& wishes, std::vector<bool>& copied) {
+    for (std::size_t i = 0; i < wishes.size(); ++i) {
+      const life_course& c = seen.courses[i];
+      copied[i] = c.copied;
+      if (c.copied) wishes[i].in_s = c.in_end - c.in_start;
+      wishes[i].until = c.copied ? c.left : c.end;
+      wishes[i].until_back = c.end;
+    }
+  }
+
+  /// Changes what is wished for, at random, for one life or for those of the same name and layer, and keeps the changes
+  /// that cost nothing or, at first, little.
+  void vary(search& found, effort spent) const {
+    const double goal_s = worthwhile * std::max(found.enough_s, least_step_s(step_));
+    if (found.best.step_s == never || found.best.step_s <= goal_s || in_order_.empty()) return;
+    std::minstd_rand draw;
+    std::vector<bool> copied(found.wishes.size(), true);
+    std::vector<life_wish> now = found.wishes;
+    way how = found.how;
+    chosen_copies seen = found.best;
+    learn(seen, now, copied);
+    double now_s = seen.step_s;
+    const std::size_t all = std::min(most_variations, variations / now.size()) / (spent == effort::little ? 10 : 1);
+    for (std::size_t i = 0; i < all && found.best.step_s > goal_s; ++i) {
+      std::vector<life_wish> next = now;
+      way next_how = how;
+      for (std::size_t changes = 1 + draw() % 3; changes > 0; --changes) change(next, next_how, found.window, draw);
+      std::vector<bool> next_copied = copied;
+      attempt(found, next_how, next, next_copied, seen);
+      const double allowed = first_allowed * static_cast<double>(all - i) / static_cast<double>(all);
+      if (seen.step_s > now_s * (1 + allowed * share(draw))) continue;
+      now_s = seen.step_s;
+      how = next_how;
+      learn(seen, next, next_copied);
+      now = std::move(next);
+      copied = std::move(next_copied);
+    }
+  }
+
+  void change(std::vector<life_wish>& wishes, way& how, std::size_t window, std::minstd_rand& draw) const {
+    const auto any = [&draw](const std::vector<std::uint32_t>& of) { return of[draw() % of.size()]; };
+    const bool all_alike = draw() % 2 == 0;
+    const std::vector<std::uint32_t>& alike = alike_[draw() % alike_.size()];
+    const std::vector<std::uint32_t> alone{any(in_order_)};
+    const auto what = draw() % 16;
+    const double drawn = share(draw);
+    const double before = wishes[any(in_order_)].leaves_before;
+    const std::size_t offset = draw() % (window / slot_alignment) * slot_alignment;
+    if (what == 0) how.hidden_only = !how.hidden_only;
+    if (what == 1) how.place = static_cast<place_by>(draw() % 3);
+    const bool keep = !wishes[all_alike ? any(alike) : alone.front()].keep;
+    for (const std::uint32_t i : all_alike ? alike : alone) {
+      life_wish& w = wishes[i];
+      if (what >= 2 && what < 6) w.keep = keep;
+      if (what >= 6 && what < 9) w.lead_s = 2 * drawn * w.in_s;
+      if (what >= 9 && what < 12) w.leaves_before = before;
+      if (what == 12) w.offset = w.offset_back = slab_places::nowhere;
+      if (what == 13 || what == 14) w.offset = offset;
+      if (what == 15) w.offset_back = offset;
+    }
+  }
+
+  static double share(std::minstd_rand& draw) {
+    return static_cast<double>(draw()) / static_cast<double>(std::minstd_rand::max());
   }
 
   /// Backwards over the uses: each copy in ends before its use and before the next one starts.
@@ -116,7 +273,9 @@ private:
 
   const prepared_step& step_;
   std::vector<std::uint32_t> in_order_;
-  std::vector<std::uint32_t> by_gap_;
+  std::vector<std::uint32_t> by_gap_;              // the shortest first
+  std::vector<std::uint32_t> by_bytes_;            // the largest first
+  std::vector<std::vector<std::uint32_t>> alike_;  // the same tensor in each micro batch
   std::size_t all_bytes_ = 0;
 };
 

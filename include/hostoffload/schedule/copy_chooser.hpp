@@ -1,8 +1,10 @@
 #pragma once
-// Which tensors leave the device, and when they come back, in a window of a given size: a step is run in virtual time
-// and each copy is decided when its direction is free. Copies out: the tensor that is used latest goes first, if it is
-// gone for some time at all. Copies in: in the order of use, as late as they expose nothing.
+// Which tensors leave the device, and when they come back, in a slab of a given size: a step is run in virtual time,
+// each copy is decided when its direction is free, and each slot's place when it is taken. Copies out: the tensor that
+// is used latest goes first, if it is gone for some time at all. Copies in: in the order of use, as late as they expose
+// nothing.
 
+#include <hostoffload/schedule/slab_places.hpp>
 #include <hostoffload/schedule/step_timeline.hpp>
 
 #include <algorithm>
@@ -27,32 +29,37 @@ struct life_course {
   double out_end = never;
   double in_start = never;
   double in_end = never;
-  double stalled_s = 0;  // that the compute stream waited for it to come back
+  double stalled_s = 0;         // that the compute stream waited for it to come back
+  std::size_t offset = 0;       // of its slot,
+  std::size_t offset_back = 0;  // and of the one that it came back to
+  std::uint32_t taken = 0;      // before the slots with higher numbers
+  std::uint32_t taken_back = 0;
 };
 
 /// What the planner wants of one life.
 struct life_wish {
-  bool keep = false;    // it does not leave
-  double latest = 0;    // its copy in starts at this second of compute,
-  step_point gate = 0;  // which is behind this point
-  double in_s = 0;      // seconds that its copy in takes
-  double lead_s = 0;    // before its use, for what delays it
+  bool keep = false;         // it does not leave
+  double leaves_before = 0;  // those that may leave at the same time and have less of this
+  double latest = 0;         // its copy in starts at this second of compute,
+  step_point gate = 0;       // which is behind this point
+  double in_s = 0;           // seconds that its copy in takes
+  double lead_s = 0;         // before its use, for what delays it
+  double until = 0;          // its slot is given back at about this second, and the other one
+  double until_back = 0;
+  std::size_t offset = slab_places::nowhere;  // where they should be
+  std::size_t offset_back = slab_places::nowhere;
 };
-
-/// Which of the tensors that may leave goes first.
-enum class out_first : std::uint8_t { used_last, made_first, largest, smallest };
 
 class copy_chooser {
 public:
   /// `hidden_only`: what cannot come back in time does not leave.
   copy_chooser(const prepared_step& step, const std::vector<life_wish>& wishes,
-               const std::vector<std::uint32_t>& in_order, std::size_t window, bool hidden_only, out_first first)
+               const std::vector<std::uint32_t>& in_order, std::size_t window, place_by place, bool hidden_only)
       : step_(step),
         wishes_(wishes),
         in_order_(in_order),
-        window_(window),
+        slab_(window, place),
         hidden_only_(hidden_only),
-        first_(first),
         state_(step.lives().size(), where::nowhere),
         courses_(step.lives().size()),
         not_before_(step.lives().size(), 0) {}
@@ -71,11 +78,14 @@ public:
       waits = true;
       if (s == where::away) needed += step_.lives()[e->life].slot_bytes;
     }
-    wants_room_ = needed > window_ - std::min(window_, held_);
+    wants_room_ = needed > slab_.free_bytes();
     if (waits || wants_room_) return false;
+    if (!take_what_begins(p)) {
+      wants_room_ = true;
+      return false;
+    }
     for (const auto& [life, since] : late_) courses_[life].stalled_s = now - since;
     late_.clear();
-    hold(needed);
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
       if (e->what == prepared_step::happening::begins) {
         state_[e->life] = where::here;
@@ -113,14 +123,15 @@ public:
       if (state_[in_order_[i]] == where::arrived) latest = in_order_[i];
     }
     if (!latest) return false;
-    goes_away(*latest, courses_[*latest].left);
+    slab_.give_back(courses_[*latest].offset_back);
+    state_[*latest] = where::away;
     not_before_[*latest] = reached_ + 1;
     first_in_ = 0;
     return true;
   }
 
   [[nodiscard]] const std::vector<life_course>& courses() const noexcept { return courses_; }
-  [[nodiscard]] std::size_t peak() const noexcept { return peak_; }
+  [[nodiscard]] std::size_t peak() const noexcept { return slab_.peak(); }
 
 private:
   enum class where : std::uint8_t { nowhere, here, leaving, copied, away, arriving, arrived, back };
@@ -131,34 +142,34 @@ private:
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
       const planned_life& l = step_.lives()[e->life];
       if (e->what == prepared_step::happening::ends) {
+        life_course& c = courses_[e->life];
         state_[e->life] = where::nowhere;
-        held_ -= l.slot_bytes;
-        courses_[e->life].end = now;
+        slab_.give_back(c.copied ? c.offset_back : c.offset);
+        c.end = now;
       }
       if (e->what == prepared_step::happening::made && l.has_gap && !wishes_[e->life].keep) {
-        candidates_.emplace(urgency(l), e->life);
+        candidates_.emplace(wishes_[e->life].leaves_before, e->life);
       }
       if (e->what == prepared_step::happening::gap_begins && state_[e->life] == where::copied) goes_away(e->life, now);
     }
   }
 
-  [[nodiscard]] std::uint64_t urgency(const planned_life& l) const noexcept {
-    switch (first_) {
-      case out_first::made_first:
-        return ~std::uint64_t{l.made};
-      case out_first::largest:
-        return l.bytes;
-      case out_first::smallest:
-        return ~std::uint64_t{l.bytes};
-      case out_first::used_last:
-        break;
+  /// Slots for all that begin at the point, or none.
+  bool take_what_begins(step_point p) {
+    for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
+      if (e->what != prepared_step::happening::begins) continue;
+      const life_wish& w = wishes_[e->life];
+      if (const auto offset = slab_.take(step_.lives()[e->life].slot_bytes, w.until, w.offset)) {
+        courses_[e->life].offset = *offset;
+        courses_[e->life].taken = ++slots_;
+        continue;
+      }
+      for (auto b = step_.events_begin(p); b != e; ++b) {
+        if (b->what == prepared_step::happening::begins) slab_.give_back(courses_[b->life].offset);
+      }
+      return false;
     }
-    return l.gap_end;
-  }
-
-  void hold(std::size_t bytes) noexcept {
-    held_ += bytes;
-    peak_ = std::max(peak_, held_);
+    return true;
   }
 
   [[nodiscard]] bool in_gap(std::uint32_t life) const noexcept { return step_.lives()[life].gap_begin <= reached_; }
@@ -167,7 +178,7 @@ private:
     state_[life] = where::away;
     courses_[life].left = now;
     courses_[life].copied = true;
-    held_ -= step_.lives()[life].slot_bytes;
+    slab_.give_back(courses_[life].offset);
   }
 
   [[nodiscard]] double compute_so_far(double now) const noexcept {
@@ -211,12 +222,15 @@ private:
       const std::uint32_t life = in_order_[i];
       if (wishes_[life].latest > done && wishes_[life].gate > reached_) break;
       if (state_[life] != where::away || not_before_[life] > reached_) continue;
-      const std::size_t bytes = step_.lives()[life].slot_bytes;
-      if (bytes > window_ - std::min(window_, held_)) break;
-      hold(bytes);
+      const life_wish& w = wishes_[life];
+      const auto offset = slab_.take(step_.lives()[life].slot_bytes, w.until_back, w.offset_back);
+      if (!offset) break;
       state_[life] = where::arriving;
-      courses_[life].in_start = now;
-      courses_[life].in_at = phase_;
+      life_course& c = courses_[life];
+      c.offset_back = *offset;
+      c.taken_back = ++slots_;
+      c.in_start = now;
+      c.in_at = phase_;
       return life;
     }
     return std::nullopt;
@@ -230,18 +244,16 @@ private:
   const prepared_step& step_;
   const std::vector<life_wish>& wishes_;
   const std::vector<std::uint32_t>& in_order_;
-  std::size_t window_;
+  slab_places slab_;
   bool hidden_only_;
-  out_first first_;
 
   std::vector<where> state_;
   std::vector<life_course> courses_;
   std::vector<step_point> not_before_;  // copies in
-  std::priority_queue<std::pair<std::uint64_t, std::uint32_t>> candidates_;
+  std::priority_queue<std::pair<double, std::uint32_t>> candidates_;
   std::priority_queue<std::pair<step_point, std::uint32_t>> declined_;  // would not come back in time
   std::size_t first_in_ = 0;
-  std::size_t held_ = 0;
-  std::size_t peak_ = 0;
+  std::uint32_t slots_ = 0;
   step_point reached_ = 0;
   std::uint32_t phase_ = 0;
   step_point passed_ = 0;

@@ -25,8 +25,8 @@ public:
 
   /// Sets the offsets; bytes of the slab. In several orders each stay goes to the lowest place that is free all its
   /// time; then what lies on top is placed sooner, as long as that may help. The largest sum of bytes at one time is
-  /// the least that there is.
-  std::size_t pack() {
+  /// the least that there is. `work`: about so many comparisons of two stays.
+  std::size_t pack(std::size_t work = 10'000'000) {
     if (stays_.empty()) return 0;
     const std::size_t least = largest_sum();
     std::vector<std::uint32_t> order(stays_.size());
@@ -44,7 +44,7 @@ public:
     }
     std::minstd_rand draw;
     std::size_t size = place(order = best_order);
-    const std::size_t tries = std::clamp<std::size_t>(work / (stays_.size() * stays_.size()), 8, 1000);
+    const std::size_t tries = std::min<std::size_t>(work / (stays_.size() * stays_.size()), 1000);
     for (std::size_t i = 0; i < tries && best > least + least / 200; ++i) {
       std::vector<std::uint32_t> next = order;
       const auto top = std::max_element(next.begin(), next.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -89,8 +89,6 @@ public:
   }
 
 private:
-  static constexpr std::size_t work = 10'000'000;  // comparisons of two stays
-
   static bool larger(const slab_stay& a, const slab_stay& b) { return a.bytes > b.bytes; }
   static bool longer(const slab_stay& a, const slab_stay& b) { return a.end - a.begin > b.end - b.begin; }
   static bool earlier(const slab_stay& a, const slab_stay& b) { return a.begin < b.begin; }

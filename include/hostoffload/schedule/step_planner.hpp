@@ -37,7 +37,7 @@ public:
     const timed_step* const seen = recorder.read(step);
     if (seen == nullptr) return false;
     record_ = seen->whole;
-    wants_times_ = false;
+    wants_times_ = !plan_ && seen->never_together;
     if (!can_be_planned(*seen)) return false;
     const bool same = plan_ && seen->sequence == sequence_ && !has_drifted(seen->windowed, planned_for_);
     if (same) return false;
@@ -120,8 +120,11 @@ private:
   static bool differs(double a, double b) { return std::abs(a - b) > drift * std::max(a, b); }
   static bool has_drifted(const recorded_step& now, const recorded_step& then) {
     const auto sum = [](const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
-    return differs(sum(now.segment_s), sum(then.segment_s)) || differs(now.out.rate, then.out.rate) ||
-           differs(now.in.rate, then.in.rate);
+    const auto link_differs = [](const link_direction& a, const link_direction& b) {
+      return differs(a.rate, b.rate) || differs(a.rate_while_both, b.rate_while_both);
+    };
+    return differs(sum(now.segment_s), sum(then.segment_s)) || link_differs(now.out, then.out) ||
+           link_differs(now.in, then.in);
   }
 
   std::optional<recorded_step> record_;

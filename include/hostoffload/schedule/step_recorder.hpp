@@ -26,7 +26,8 @@ struct timed_step {
   recorded_step whole{};     // every tensor
   recorded_step windowed{};  // the offloaded ones alone, with points of their own: what is planned for
   std::vector<sequence_entry> sequence{};
-  bool plannable = false;  // nothing was in it that plans know nothing of
+  bool plannable = false;       // nothing was in it that plans know nothing of
+  bool never_together = false;  // the directions of the link, in no step so far: what they do then is not known
 };
 
 class step_recorder {
@@ -118,12 +119,7 @@ public:
     pending_ = false;
     read_segments();
     read_copies();
-    const auto fit_out = fit_link(seen_[0], seen_[1]);
-    const auto fit_in = fit_link(seen_[1], seen_[0]);
-    if (fit_out || fit_in) {
-      timed_.whole.out = fit_out ? *fit_out : *fit_in;
-      timed_.whole.in = fit_in ? *fit_in : *fit_out;
-    }
+    read_link();
     timed_.windowed.out = timed_.whole.out;
     timed_.windowed.in = timed_.whole.in;
     return &timed_;
@@ -140,6 +136,25 @@ private:
     std::size_t end = 0;
     std::size_t bytes = 0;
   };
+
+  void read_link() {
+    const auto out = fit_link(seen_[0], seen_[1]);
+    const auto in = fit_link(seen_[1], seen_[0]);
+    if (!out && !in) return;
+    const auto nobody_knows = [](const link_direction& now, const link_direction& before) {
+      return now.rate_while_both == 0 && before.rate == 0;
+    };
+    // What the copies of this step do not tell is as before, or else no slower.
+    const auto complete = [](link_direction now, const link_direction& before) {
+      if (now.rate_while_both == 0)
+        now.rate_while_both = before.rate > 0 ? now.rate * before.rate_while_both / before.rate : now.rate;
+      return now;
+    };
+    recorded_step& known = timed_.whole;
+    timed_.never_together = nobody_knows(out ? *out : *in, known.out) || nobody_knows(in ? *in : *out, known.in);
+    known.out = complete(out ? *out : *in, known.out);
+    known.in = complete(in ? *in : *out, known.in);
+  }
 
   void record_mark(mark_kind kind) { marks_.push_back({record(compute_), kind}); }
   std::uint32_t new_point() {
