@@ -82,7 +82,11 @@ private:
   if (busy_s <= 0) return std::nullopt;
   for (const auto& [with_latency, with_shared] :
        {std::pair{true, true}, std::pair{false, true}, std::pair{true, false}, std::pair{false, false}}) {
-    if (const auto fit = seen.solve(with_latency, with_shared)) return fit;
+    auto fit = seen.solve(with_latency, with_shared);
+    if (!fit) continue;
+    // Copies so small that they are mostly latency do not tell how data shares the link.
+    if (fit->latency_s * static_cast<double>(copies.size()) > busy_s / 2) fit->rate_while_both = 0;
+    return fit;
   }
   return link_direction{.rate = bytes / busy_s};
 }

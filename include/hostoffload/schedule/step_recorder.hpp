@@ -27,7 +27,7 @@ struct timed_step {
   recorded_step windowed{};  // the offloaded ones alone, with points of their own: what is planned for
   std::vector<sequence_entry> sequence{};
   bool plannable = false;       // nothing was in it that plans know nothing of
-  bool never_together = false;  // the directions of the link, in no step so far: what they do then is not known
+  bool never_together = false;  // the first one, and in it the directions of the link: what they do then is not known
 };
 
 class step_recorder {
