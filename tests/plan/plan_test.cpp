@@ -128,8 +128,23 @@ TEST_CASE("records that contradict themselves are refused, with the life and wha
   refused([](auto& s) { s.lives[0].uses.clear(); }, "life 0 (a[0]) has no uses");
   refused([](auto& s) { s.lives[0].bytes = 0; }, "life 0 (a[0]) has no bytes");
   refused([](auto& s) { s.segment_s[2] = std::numeric_limits<double>::quiet_NaN(); }, "segment 2 has no time");
-  refused([](auto& s) { s.out.rate = 0; }, "link out needs rates above 0");
-  refused([](auto& s) { s.in.latency_s = -1; }, "link in needs rates above 0");
+  refused([](auto& s) { s.segment_s[0] = 1e300; }, "segment 0 has no time");
+  refused([](auto& s) { s.out.rate = 0; }, "link out needs rates of at least 1 byte per second");
+  refused([](auto& s) { s.in.latency_s = -1; }, "link in needs rates of at least 1 byte per second");
+  refused([](auto& s) { s.lives[1].bytes = ~std::size_t{0}; }, "life 1 (b[0]) has more than 1152921504606846976 bytes");
+  refused([](auto& s) { s.lives[0].bytes = s.lives[1].bytes = std::size_t{1} << 60U; },
+          "the lives have more than 1152921504606846976 bytes together");
+}
+
+TEST_CASE("two tensors that meet between points of the same time have bytes of their own") {
+  ho::recorded_step step{.segment_s = {1, 0, 1}, .lives = {}, .out = unit_link(), .in = unit_link()};
+  step.lives = {life("a", second, {{0, 2}}), life("b", second, {{1, 3}})};
+  CHECK(!ho::plan_step(step, 2 * second - 256));
+  const auto plan = ho::plan_step(step, 2 * second);
+  REQUIRE(plan);
+  check_sound(step, *plan);
+  CHECK(plan->window_bytes == 2 * second);
+  CHECK(plan->step_s == Approx(2));
 }
 
 TEST_CASE("tensors that are saved or rematerialised are not planned for") {

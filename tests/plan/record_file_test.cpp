@@ -90,8 +90,9 @@ TEST_CASE("what is no record is refused, with the line") {
   refused("record 2", "record 3", "a.record:1: expected \"hostoffload record 2\"");
   refused("link in", "link on", "a.record:3: expected \"in\"");
   refused("1.93e+11", "fast", "a.record:2: expected bytes per second, found \"fast\"");
-  refused("1.93e+11", "0", "a.record:2: the link needs rates above 0");
-  refused("1.93e+11", "inf", "a.record:2: the link needs rates above 0");
+  refused("1.93e+11", "f\x1b[2J\r", "a.record:2: expected bytes per second, found \"f?[2J?\"");
+  refused("1.93e+11", "0", "a.record:2: the link needs rates of at least 1 byte per second");
+  refused("1.93e+11", "inf", "a.record:2: the link needs rates of at least 1 byte per second");
   refused("2.01e+11 1.65e+11 2e-06", "unseen", "a.record:3: both ways of the link are unseen, or none is");
   refused("0.1\n", "0.1 s\n", "a.record:5: unexpected \"s\"");
   refused("0.1\n", "-0.1\n", "a.record:5: the segment has no time");
@@ -102,6 +103,8 @@ TEST_CASE("what is no record is refused, with the line") {
   refused("offload 3", "keep 3", "a.record:20: expected save, offload or remat, found \"keep\"");
   refused("1000", "-1", "a.record:20: expected bytes, found \"-1\"");
   refused("1000", "0", "a.record:20: the x[3] has no bytes");
+  refused("1000", "2000000000000000000", "a.record:20: the x[3] has more than 1152921504606846976 bytes");
+  refused("1000", "1152921504606846000", "a.record:21: the lives have more than 1152921504606846976 bytes together");
   refused("produced ended", "made ended", "a.record:20: expected produced or defined, found \"made\"");
   refused("produced ended", "produced over", "a.record:20: expected kept or ended, found \"over\"");
   refused("produced", "defined", "a.record:20: the x[3] is defined, and no making makes it first");

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,15 +34,21 @@ struct planned_life {
 class prepared_step {
 public:
   /// Throws usage_error, which says what is wrong with the record and where.
-  explicit prepared_step(const recorded_step& s) : step_(&s), at_(s.segment_s.size() + 1, 0.0) {
+  explicit prepared_step(const recorded_step& s)
+      : step_(&s), segment_s_(s.segment_s), at_(s.segment_s.size() + 1, 0.0) {
     check_link(s.out, "out");
     check_link(s.in, "in");
     for (std::size_t i = 0; i < s.segment_s.size(); ++i) {
       if (const problem_text wrong = segment_problem(s.segment_s[i]))
         throw usage_error("recorded step: segment " + std::to_string(i) + " " + *wrong);
-      at_[i + 1] = at_[i] + s.segment_s[i];
     }
-    for (std::size_t i = 0; i < s.lives.size(); ++i) add(static_cast<std::uint32_t>(i));
+    set_times();
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < s.lives.size(); ++i) {
+      add(static_cast<std::uint32_t>(i));
+      bytes += s.lives[i].bytes;
+      if (const problem_text wrong = sum_problem(bytes)) throw usage_error("recorded step: " + *wrong);
+    }
     index();
   }
 
@@ -51,6 +58,8 @@ public:
   /// Seconds of a copy that has its direction, and the link, for itself.
   [[nodiscard]] double out_s(const planned_life& l) const noexcept { return alone(step_->out, l); }
   [[nodiscard]] double in_s(const planned_life& l) const noexcept { return alone(step_->in, l); }
+  /// Seconds of the segment behind a point, above 0.
+  [[nodiscard]] double segment_s(step_point p) const noexcept { return segment_s_[p]; }
   /// Seconds of compute before a point.
   [[nodiscard]] double at(step_point p) const noexcept { return at_[p]; }
   [[nodiscard]] double compute_s() const noexcept { return at_.back(); }
@@ -72,6 +81,16 @@ public:
 private:
   static double alone(const link_direction& d, const planned_life& l) noexcept {
     return d.latency_s + static_cast<double>(l.bytes) / d.rate;
+  }
+
+  /// No two points have the same time, so that what lies between two points with nothing to do between them is not
+  /// taken for over before it began: a segment has at least a part of the step that no sum of times loses.
+  void set_times() {
+    const double least = std::max(1e-12 * std::accumulate(segment_s_.begin(), segment_s_.end(), 0.0), 1e-15);
+    for (std::size_t i = 0; i < segment_s_.size(); ++i) {
+      segment_s_[i] = std::max(segment_s_[i], least);
+      at_[i + 1] = at_[i] + segment_s_[i];
+    }
   }
 
   static void check_link(const link_direction& d, const std::string& which) {
@@ -126,6 +145,7 @@ private:
   }
 
   const recorded_step* step_;
+  std::vector<double> segment_s_;
   std::vector<double> at_;
   std::vector<planned_life> lives_;
   std::vector<event> events_;

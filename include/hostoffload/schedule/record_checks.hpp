@@ -17,22 +17,35 @@ namespace hostoffload::inline v0::detail {
 
 using problem_text = std::optional<std::string>;
 
+// Within these bounds no sum of a plan overflows.
+inline constexpr double most_seconds = 1e9;
+inline constexpr std::size_t most_bytes = std::size_t{1} << 60U;
+
+/// Of the bytes of all lives, added up one by one.
+[[nodiscard]] inline problem_text sum_problem(std::size_t bytes) {
+  if (bytes <= most_bytes) return {};
+  return "the lives have more than " + std::to_string(most_bytes) + " bytes together";
+}
+
 [[nodiscard]] inline problem_text segment_problem(double seconds) {
-  if (seconds >= 0 && std::isfinite(seconds)) return {};
-  return "has no time: seconds of at least 0";
+  if (seconds >= 0 && seconds <= most_seconds) return {};
+  return "has no time: seconds of at least 0 and at most 1e9";
 }
 
 [[nodiscard]] inline problem_text link_problem(const link_direction& d) {
-  const bool good = d.rate > 0 && std::isfinite(d.rate) && d.rate_while_both > 0 && std::isfinite(d.rate_while_both) &&
-                    d.latency_s >= 0 && std::isfinite(d.latency_s);
+  const bool good = d.rate >= 1 && std::isfinite(d.rate) && d.rate_while_both >= 1 &&
+                    std::isfinite(d.rate_while_both) && d.latency_s >= 0 && d.latency_s <= most_seconds;
   if (good) return {};
-  return "needs rates above 0 bytes per second, alone and with both directions, and a latency of at least 0 seconds";
+  return "needs rates of at least 1 byte per second, alone and with both directions, and a latency of at least 0 and "
+         "at "
+         "most 1e9 seconds";
 }
 
 [[nodiscard]] inline std::string title(const recorded_life& l) { return l.name + "[" + std::to_string(l.layer) + "]"; }
 
 [[nodiscard]] inline problem_text life_problem(const recorded_life& l, std::size_t last_point) {
   if (l.bytes == 0) return "has no bytes";
+  if (l.bytes > most_bytes) return "has more than " + std::to_string(most_bytes) + " bytes";
   if (l.uses.empty()) return "has no uses: the first one makes its values";
   for (std::size_t u = 0; u < l.uses.size(); ++u) {
     const recorded_use& use = l.uses[u];

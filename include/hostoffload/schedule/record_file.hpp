@@ -166,6 +166,7 @@ inline void write_record(std::ostream& out, const recorded_step& step) {
     if (const auto wrong = detail::segment_problem(step.segment_s.back())) throw reader.wrong("the segment " + *wrong);
   }
   std::vector<bool> defined;
+  std::size_t bytes = 0;
   const std::uint32_t lives = reader.count_of("lives");
   const std::size_t first_life = reader.line_number() + 1;
   for (std::uint32_t i = 0; i < lives; ++i) {
@@ -173,6 +174,8 @@ inline void write_record(std::ostream& out, const recorded_step& step) {
     bool is_defined = false;
     recorded_life l = detail::read_life(reader, is_defined);
     detail::check_life(reader, step, l);
+    bytes += l.bytes;
+    if (const auto wrong = detail::sum_problem(bytes)) throw reader.wrong(*wrong);
     defined.push_back(is_defined);
     step.lives.push_back(std::move(l));
   }

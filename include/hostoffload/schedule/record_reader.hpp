@@ -71,7 +71,10 @@ public:
     return true;
   }
   [[nodiscard]] usage_error wrong(const std::string& what) const { return wrong_at(number_, what); }
-  [[nodiscard]] usage_error wrong_at(std::size_t line, const std::string& what) const {
+  /// Bytes of the file that are no text stand as "?".
+  [[nodiscard]] usage_error wrong_at(std::size_t line, std::string what) const {
+    std::replace_if(
+        what.begin(), what.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
     return usage_error(file_ + ":" + std::to_string(line) + ": " + what);
   }
   [[nodiscard]] std::size_t line_number() const noexcept { return number_; }

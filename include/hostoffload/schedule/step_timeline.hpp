@@ -85,8 +85,7 @@ private:
 /// Seconds until the compute stream has passed the last point; `never` when everything waits for something else.
 template <class Policy>
 double run_timeline(const prepared_step& step, Policy& policy) {
-  const recorded_step& recorded = step.recorded();
-  link_pair link(recorded);
+  link_pair link(step.recorded());
   double now = 0;
   double segment_left = 0;
   step_point next = 0;
@@ -98,7 +97,7 @@ double run_timeline(const prepared_step& step, Policy& policy) {
         if (next == step.last_point()) return now;
         running = true;
         again = true;
-        segment_left = recorded.segment_s[next++];
+        segment_left = step.segment_s(next++);
       }
       for (const link_way w : {link_way::out, link_way::in}) {
         if (link.busy(w)) continue;
