@@ -145,17 +145,41 @@ std::string gib(double bytes) {
   return text.substr(0, text.find('.') + 3) + " GiB";
 }
 
-/// Of the problem that needs least.
-std::string what_is_missing(const std::vector<problem>& problems, const answer& a) {
-  const auto least = std::min_element(problems.begin(), problems.end(), [](const problem& x, const problem& y) {
-    return x.device_beside < y.device_beside;
-  });
-  const problem& p = *least;
+/// Why no mix at all can fit; empty: one might.
+std::string beyond_reach(const problem& p) {
   if (p.device_beside > p.device_budget) {
     return gib(static_cast<double>(p.device_beside - p.device_budget)) +
            " of device memory are missing for what the step needs beside its tensors, " +
            gib(static_cast<double>(p.device_beside));
   }
+  double saved = 0;
+  double kept = 0;
+  for (std::size_t name = 0; name < p.names.size(); ++name) {
+    const permitted_choices& may = p.names[name].may;
+    for (std::size_t layer = 0; !may.remat && layer < p.layers; ++layer) {
+      kept += static_cast<double>(p.bytes_of({name, layer}));
+      if (!may.offload) saved += static_cast<double>(p.bytes_of({name, layer}));
+    }
+  }
+  const auto device = static_cast<double>(p.device_budget - p.device_beside);
+  const auto host = static_cast<double>(p.host_budget);
+  if (saved > device) {
+    return gib(saved - device) + " of device memory are missing for the tensors that may only be saved, " + gib(saved);
+  }
+  if (kept > device + host) {
+    return gib(kept - device - host) +
+           " of device or host memory are missing for the tensors that may not be computed again, " + gib(kept);
+  }
+  return {};
+}
+
+/// Of the problem that needs least.
+std::string what_is_missing(const std::vector<problem>& problems, const answer& a) {
+  const auto least = std::min_element(problems.begin(), problems.end(), [](const problem& x, const problem& y) {
+    return x.device_beside < y.device_beside;
+  });
+  const std::string why = beyond_reach(*least);
+  if (!why.empty()) return why;
   double device = infinite;
   double host = 0;
   for (const candidate& c : a.tried) {
@@ -166,7 +190,7 @@ std::string what_is_missing(const std::vector<problem>& problems, const answer& 
     device = more;
     host = on_host;
   }
-  if (device == infinite) return "no mix of the tensors keeps the budgets";
+  if (device == infinite) return "no mix that was tried runs";
   std::string text;
   if (device > 0) text = gib(device) + " of device memory";
   if (host > 0) text += (text.empty() ? "" : " and ") + gib(host) + " of host memory";

@@ -1,34 +1,11 @@
 #pragma once
 // The named tensors of one layer.
 
-#include "arithmetic.hpp"
-#include "run.hpp"
-
-#include <hostoffload/hostoffload.hpp>
+#include "placed_tensor.hpp"
 
 #include <cstddef>
-#include <optional>
 
 namespace replay {
-
-/// A tensor whose placement is chosen at run time, and which not every layer has.
-template <tensor Name>
-class placed_tensor {
-public:
-  using type = ho::offload_tensor<std::byte, ho::any_placement<Name>>;
-
-  placed_tensor(ho::prefetch_scheduler& scheduler, const run_options& o, ho::layer_position at)
-      : bytes_(tensor_bytes(o.of.what, at.index, Name, o.of.how.tokens())) {
-    if (bytes_ > 0) tensor_.emplace(scheduler, bytes_, at, o.placed[index_of(Name)]);
-  }
-  [[nodiscard]] type& operator*() { return *tensor_; }
-  [[nodiscard]] type* operator->() { return &*tensor_; }
-  [[nodiscard]] bool is(ho::choice placed) const { return tensor_ && tensor_->placed() == placed; }
-
-private:
-  std::size_t bytes_;
-  std::optional<type> tensor_;
-};
 
 struct layer {
   layer(ho::prefetch_scheduler& s, const run_options& o, ho::layer_position at)

@@ -43,11 +43,15 @@ void network::norm_backward(ho::byte_range from, double width) {
 void network::define(layer& l) {
   if (l.index == 0) {
     l.input->define([this](bytes out) {
+      const auto cost = rank_.making(0, {tensor::input});
       rank_.kernel("embed", move_rows(rank_.rows(), rank_.rows(), hidden()), {rank_.vocabulary().all()}, {range(out)});
     });
   } else {
     layer& before = *layers_[l.index - 1];
-    l.input->define([this, &before](bytes out) { return add_ffn(before, range(out)); });
+    l.input->define([this, &l, &before](bytes out) -> ho::task<> {
+      const auto cost = rank_.making(l.index, {tensor::input});
+      co_await add_ffn(before, range(out));
+    });
   }
   if (rank_.what().latent) {
     define_latent(l);
@@ -60,6 +64,7 @@ void network::define(layer& l) {
 
 void network::define_attention(layer& l) {
   const auto make_attention = [this, &l](bytes context, bytes lse) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::attention, tensor::lse});
     auto q = co_await *l.q;
     auto k = co_await *l.k;
     auto v = co_await *l.v;
@@ -71,6 +76,7 @@ void network::define_attention(layer& l) {
   ho::define_group(make_attention, *l.attention, *l.lse);
 
   l.attention_out->define([this, &l](bytes out) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::attention_out});
     auto context = co_await *l.attention;
     auto x = co_await *l.input;
     product("attention_out", rank_.rows(), width(context, rank_), hidden(), range(context), range(out));
@@ -176,10 +182,13 @@ ho::task<> network::backward_layer(layer& l, std::size_t use) {
 }
 
 ho::task<> network::step() {
+  rank_.account().begin_step();
   co_await forward();
+  rank_.account().turn();
   backward_head();
   const std::size_t count = layers_.size();
   for (std::size_t i = count; i-- > 0;) co_await backward_layer(*layers_[i], 2 * count - 1 - i);
+  rank_.account().last_use();
   rank_.network().drain();  // the sums of the head's gradient read what is written now
   rank_.kernel("embed_backward", move_rows(rank_.rows(), rank_.rows(), hidden()), {work().d_stream.all()},
                {rank_.vocabulary_gradient().all()});

@@ -27,6 +27,7 @@ struct blocks {
 void network::define_ffn(layer& l) {
   if (l.routes) {
     const auto make_routed = [this, &l](bytes router, bytes routed) -> ho::task<> {
+      const auto cost = rank_.making(l.index, {tensor::router, tensor::routed});
       const blocks b(rank_, true);
       const ho::byte_range normed = work().normed.all();
       auto x = co_await *l.attention_out;
@@ -45,6 +46,7 @@ void network::define_ffn(layer& l) {
   }
 
   const auto make_gate_up = [this, &l](bytes gate, bytes up) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::gate, tensor::up});
     const blocks b(rank_, l.routes);
     const double stored = rank_.operand_bytes();
     if (l.routes) {
@@ -68,6 +70,7 @@ void network::define_ffn(layer& l) {
   ho::define_group(make_gate_up, *l.gate, *l.up);
 
   l.act->define([this, &l](bytes out) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::act});
     auto gate = co_await *l.gate;
     auto up = co_await *l.up;
     rank_.kernel("swiglu", swiglu(blocks(rank_, l.routes).elements()), {range(gate), range(up)}, {range(out)});

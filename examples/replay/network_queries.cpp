@@ -5,6 +5,7 @@ namespace replay {
 
 void network::define_grouped(layer& l) {
   const auto make_qkv = [this, &l](bytes q, bytes k, bytes v) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::q, tensor::k, tensor::v});
     const double rows = rank_.rows();
     auto x = co_await *l.input;
     norm(range(x), hidden());
@@ -43,6 +44,7 @@ ho::task<> network::backward_grouped(layer& l) {
 
 void network::define_latent(layer& l) {
   const auto make_down = [this, &l](bytes q_a, bytes kv_a) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::q_a, tensor::kv_a});
     auto x = co_await *l.input;
     norm(range(x), hidden());
     rank_.quantise(rank_.rows() * hidden(), work().normed.all());
@@ -56,6 +58,7 @@ void network::define_latent(layer& l) {
   ho::define_group(make_down, *l.q_a, *l.kv_a);
 
   l.q->define([this, &l](bytes q) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::q});
     const latent_attention& a = *rank_.what().latent;
     auto low = co_await *l.q_a;
     norm(range(low), static_cast<double>(a.q_rank));
@@ -65,6 +68,7 @@ void network::define_latent(layer& l) {
   });
 
   const auto make_kv = [this, &l](bytes k, bytes v) -> ho::task<> {
+    const auto cost = rank_.making(l.index, {tensor::k, tensor::v});
     const latent_attention& a = *rank_.what().latent;
     const ho::byte_range both = work().kv_up.all();
     auto low = co_await *l.kv_a;

@@ -60,6 +60,7 @@ workspace::workspace(const model& m, const layout& how)
 
 rank::rank(const run_options& o, const vgpu::machine& machine)
     : options_(o),
+      machine_(machine),
       layers_(o.of.what.layers),
       exchange_(compute_.get(), o.when.exposed),
       all_(collectives::make_virtual_communicator(o.of.how.devices(), 0, network_of(o.with, machine))),
@@ -102,7 +103,9 @@ rank::rank(const run_options& o, const vgpu::machine& machine)
 }
 
 void rank::kernel(const char* name, const amount& a, std::initializer_list<ho::byte_range> reads,
-                  std::initializer_list<ho::byte_range> writes) const {
+                  std::initializer_list<ho::byte_range> writes) {
+  const double arithmetic = a.flops > 0 ? a.flops / machine_.rate(static_cast<hostoffload_precision>(a.rate)).value : 0;
+  account_.add(std::max(arithmetic, a.bytes / machine_.hbm.value));
   const auto nothing = [](std::size_t) {};
   ho::launch(
       compute(), 1, nothing,
@@ -216,6 +219,7 @@ void rank::finish_step() {
          adamw(kept, static_cast<double>(l.weight_bytes), static_cast<double>(l.moment_bytes),
                static_cast<double>(l.gradient_bytes)),
          {weights_.all(), moments_.all(), gradient_sums_.all()}, {weights_.all(), moments_.all()});
+  account_.add(options_.of.fixed_seconds);
   const auto nothing = [](std::size_t) {};
   ho::launch(compute(), 1, nothing, ho::work{.name = "rest_of_the_step", .seconds = options_.of.fixed_seconds});
 }

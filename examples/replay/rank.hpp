@@ -3,6 +3,7 @@
 // is gathered from the others, and workspace.
 
 #include "arithmetic.hpp"
+#include "costs.hpp"
 #include "run.hpp"
 #include "work.hpp"
 
@@ -104,7 +105,7 @@ public:
   [[nodiscard]] bool quantises() const { return operand_bytes() < bf16_bytes; }
 
   void kernel(const char* name, const amount& a, std::initializer_list<ho::byte_range> reads,
-              std::initializer_list<ho::byte_range> writes) const;
+              std::initializer_list<ho::byte_range> writes);
   /// What low-precision products read; nothing where they read bf16.
   void quantise(double elements, ho::byte_range from);
 
@@ -120,6 +121,12 @@ public:
   /// To be called before p.send is written. all_to_all() may leave its bytes under way to the end of the layer.
   void reuse(workspace::passage& p);
   void all_to_all(workspace::passage& p);
+
+  /// Of the definition that begins: these tensors of one layer.
+  [[nodiscard]] cost_account::scope making(std::size_t layer, std::vector<tensor> makes) {
+    return {account_, layer, std::move(makes)};
+  }
+  [[nodiscard]] cost_account& account() { return account_; }
 
   /// Waits for the sums, updates the weights.
   void finish_step();
@@ -140,6 +147,8 @@ private:
   [[nodiscard]] std::size_t layer_at(std::size_t n) const { return n < layers_ ? n : 2 * layers_ - 1 - n; }
 
   run_options options_;
+  vgpu::machine machine_;
+  cost_account account_;
   std::size_t layers_;
   ho::stream compute_;
   exchange exchange_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 namespace replay {
 namespace {
@@ -20,11 +21,19 @@ std::size_t offloaded_bytes(const run_options& o) {
     std::size_t sum = 0;
     for (const tensor t : all_tensors) {
       const std::size_t bytes = tensor_bytes(o.of.what, i, t, o.of.how.tokens());
-      if (o.placed[index_of(t)] == ho::choice::offload) sum += (bytes + 255) / 256 * 256;
+      if (placed_at(o, t, i) == ho::choice::offload) sum += (bytes + 255) / 256 * 256;
     }
     most = std::max(most, sum);
   }
   return most;
+}
+
+/// With the rates that the run reaches.
+vgpu::machine prepared(vgpu::machine m, const run_options& o) {
+  const auto units = static_cast<hostoffload_precision>(o.of.how.products);
+  if (m.rate(units).value <= 0) throw std::invalid_argument("matrix_type: " + m.name + " has no units for it");
+  m.compute[units].value *= o.of.matrix_share;
+  return m;
 }
 
 /// Three steps: the first records, the second is the first as planned, the third is timed.
@@ -75,11 +84,39 @@ placements place(const tensor_set& set, ho::choice chosen) {
   return all;
 }
 
+ho::choice placed_at(const run_options& o, tensor t, std::size_t layer) {
+#ifdef HOSTOFFLOAD_REPLAY_PLACEMENT
+  return []<std::size_t... I>(std::index_sequence<I...>, std::size_t of, ho::layer_position at) {
+    constexpr std::array choices{&policy<all_tensors[I]>::at...};
+    return choices.at(of)(at);
+  }
+  (std::make_index_sequence<all_tensors.size()>(), index_of(t), {layer, o.of.what.layers});
+#else
+  return o.by_layer.empty() ? o.placed[index_of(t)] : o.by_layer.at(layer)[index_of(t)];
+#endif
+}
+
+step_costs measure_costs(const vgpu::machine& machine, const run_options& o) {
+  constexpr double room = 1e15;
+  run_options saved = o;
+  saved.by_layer.clear();
+  saved.placed.fill(ho::choice::save);
+  vgpu::machine m = prepared(machine, o);
+  m.device_memory.value = room;
+  vgpu::reset(m, 1, vgpu::mode::dry);
+  vgpu::record_timeline(false);
+  rank r(saved, m);
+  const std::size_t beside = vgpu::memory_usage().device_bytes;
+  ho::prefetch_scheduler scheduler({.compute = r.compute(), .window = 0, .sample_every = 0});
+  network n(r, scheduler);
+  scheduler.run([&n] { return n.step(); });
+  step_costs costs = r.account().costs();
+  costs.device_bytes = beside;
+  return costs;
+}
+
 outcome step(const vgpu::machine& machine, const run_options& o) {
-  vgpu::machine m = machine;
-  const auto units = static_cast<hostoffload_precision>(o.of.how.products);
-  if (m.rate(units).value <= 0) throw std::invalid_argument("matrix_type: " + m.name + " has no units for it");
-  m.compute[units].value *= o.of.matrix_share;
+  const vgpu::machine m = prepared(machine, o);
   vgpu::reset(m, 1, vgpu::mode::dry);
   vgpu::record_timeline(false);
   outcome seen;

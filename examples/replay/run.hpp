@@ -2,12 +2,14 @@
 // One run: a model in one layout, with one placement and one schedule, stepped on a virtual GPU in dry mode.
 
 #include "assumptions.hpp"
+#include "costs.hpp"
 #include "description.hpp"
 #include "tensors.hpp"
 
 #include <hostoffload/virtual_gpu/machine.hpp>
 
 #include <cstddef>
+#include <vector>
 
 namespace replay {
 
@@ -28,6 +30,7 @@ struct run_options {
   placements placed{};
   schedule when;
   assumptions with;
+  std::vector<placements> by_layer{};  // where there are any: of each layer, in place of `placed`
 };
 
 struct outcome {
@@ -49,6 +52,12 @@ struct outcome {
 /// Where everything is stored as `chosen` says for the tensors in `set`: the layers' inputs are saved, all else is
 /// computed again.
 [[nodiscard]] placements place(const tensor_set& set, ho::choice chosen);
+
+/// Of one tensor; a program that is compiled with a placement table (placed_tensor.hpp) has that table's.
+[[nodiscard]] ho::choice placed_at(const run_options& o, tensor t, std::size_t layer);
+
+/// What the step of `o` costs the compute stream, when everything is saved on a `machine` that has room for that.
+[[nodiscard]] step_costs measure_costs(const vgpu::machine& machine, const run_options& o);
 
 /// Resets the virtual GPU to `machine`, which is as_rank's. Throws std::invalid_argument where it cannot run this.
 [[nodiscard]] outcome step(const vgpu::machine& machine, const run_options& o);

@@ -1,5 +1,6 @@
 # Runs PROGRAM with ARGUMENTS (separated by |) in FOLDER. The exit code must be EXIT and the output hold EXPECT. A run that
-# fails must print one line, "replay: …", on standard error, and leave no file behind. CHECK rows looks into out.json.
+# fails must print one line, "replay: …", on standard error, and leave no file behind. CHECK rows and plan look into
+# out.json.
 file(REMOVE_RECURSE "${FOLDER}")
 file(MAKE_DIRECTORY "${FOLDER}")
 file(WRITE "${FOLDER}/machine.json" "{\"base\": \"h200\", \"name\": \"wide\", \"to_host_gb_s\": 300, \"to_device_gb_s\": 300}\n")
@@ -55,5 +56,29 @@ if(CHECK STREQUAL "rows")
   set(expected DS1 DS2 DS3 DS4 DS5 LL1 LL2 LL3 LL4 ours-DS-1 ours-DS-2 ours-DS-3 ours-LL-1 ours-LL-2 ours-LL-3 ours-DS-3-largest)
   if(NOT names STREQUAL expected)
     message(FATAL_ERROR "rows: ${names}")
+  endif()
+endif()
+
+if(CHECK STREQUAL "plan")
+  file(READ "${FOLDER}/out.json" json)
+  foreach(field device_memory_gib host_memory_gib window_layers micro_batch tflops_per_device step_s gpu_peak_gib host_gib
+          bound_tflops_per_device bound_step_s bound_tflops_per_device_at_any_micro_batch evaluations)
+    string(JSON kind TYPE "${json}" plans 0 ${field})
+    if(NOT kind STREQUAL "NUMBER")
+      message(FATAL_ERROR "${field} is a ${kind}")
+    endif()
+  endforeach()
+  string(JSON reached GET "${json}" plans 0 tflops_per_device)
+  string(JSON bound GET "${json}" plans 0 bound_tflops_per_device)
+  string(JSON evaluations GET "${json}" plans 0 evaluations)
+  if(reached GREATER bound OR evaluations GREATER 30)
+    message(FATAL_ERROR "${reached} of ${bound} in ${evaluations} evaluations")
+  endif()
+  file(READ "${FOLDER}/mix.hpp" header)
+  if(NOT header MATCHES "Planned by replay --plan for Llama 3.1 8B .32 layers. on H200, 4 sequences of 8192 tokens")
+    message(FATAL_ERROR "the header says: ${header}")
+  endif()
+  if(NOT header MATCHES "using planned_placement = hostoffload::placement<")
+    message(FATAL_ERROR "the header has no table: ${header}")
   endif()
 endif()
