@@ -267,3 +267,48 @@ TEST_CASE("a step abandoned while a group is made again, beside a member that ho
     }
   }
 }
+
+TEST_CASE("a chain in which each is made of the one before, twice, takes no more than one run each per recomputation") {
+  gpu device;
+  constexpr std::size_t length = 40;  // 2^40 runs would not end
+  ho::prefetch_scheduler scheduler({.window = 1_MiB, .observer = watched});
+  std::vector<std::unique_ptr<tensor<name::a>>> x, y;
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < length; ++i) {
+    for (auto* list : {&x, &y})
+      list->push_back(
+          std::make_unique<tensor<name::a>>(scheduler, n, ho::layer_position{i, length}, ho::choice::remat));
+    y[i]->define([&, i](std::span<float> out) -> ho::task<> {
+      ++runs;
+      if (i > 0) auto before = co_await *x[i - 1];
+      fill(nullptr, out.data(), n, static_cast<float>(i));
+    });
+    x[i]->define([&, i](std::span<float> out) -> ho::task<> {
+      ++runs;
+      auto half = co_await *y[i];
+      if (i > 0) auto before = co_await *x[i - 1];
+      add(nullptr, half.data(), half.data(), out.data(), n);
+    });
+  }
+  std::vector<std::unique_ptr<seen>> all;
+  const auto step = [&]() -> ho::task<> {
+    for (std::size_t i = 0; i < length; ++i) auto made = co_await *x[i];
+    for (std::size_t i = length; i-- > 0;) {
+      co_await look_last(*x[i], all);
+      auto half = co_await std::move(*y[i]);
+    }
+  };
+  std::size_t largest = 0;
+  for (int i = 1; i <= 4; ++i) {
+    runs = 0;
+    scheduler.run(step);
+    largest = std::max(largest, runs);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+  CHECK(largest <= 4 * length * 2 * length);  // four awaits at each, and at most one run of all before it
+  CHECK(runs <= 4 * length);                  // once it is known when they are used: made, and made again once
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const float first = 2 * static_cast<float>(length - 1 - i % length);
+    CHECK(all[i]->values()[3] == first + 6);
+  }
+}

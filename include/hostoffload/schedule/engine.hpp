@@ -170,11 +170,13 @@ private:
   outcome request(lease_request& q, bool oldest);
   bool begin_making(lease_request& q, bool oldest);
   promise_base& making_coroutine(lease_request& q, const promise_base* waiter);
-  void finish_making(tensor_record& r);
+  void finish_making(tensor_record& r, const branch& under);
   void throw_if_gone(const lease_request& q);
   void abort_making(const maker& what, bool has_run) noexcept;
   void grant(lease_request& q);
   void settle(tensor_record& r);
+  void drop(tensor_record& r) noexcept;
+  void drop_shared() noexcept;
   static void keep(tensor_record& r) noexcept;
   [[nodiscard]] static stream_clock last_users(const tensor_record& r) noexcept;
   void finish_life(tensor_record& r, bool by_last_use) noexcept;
@@ -298,7 +300,8 @@ private:
   std::uint64_t uses_ = 0;
   std::uint64_t stowed_ = 0;
   tensor_record* last_stowed_ = nullptr;
-  copy_batch leaving_;  // not enqueued yet; both empty whenever the trainer's code runs
+  std::vector<tensor_record*> shared_;  // kept until the recomputation that runs has ended
+  copy_batch leaving_;                  // not enqueued yet; both empty whenever the trainer's code runs
   copy_batch arriving_;
 
   std::size_t window_in_use_ = 0;  // bytes leased or being made

@@ -52,6 +52,39 @@ inline stream_clock engine::last_users(const tensor_record& r) noexcept {
   return users;
 }
 
+/// No lease is left.
+inline void engine::settle(tensor_record& r) {
+  if (r.last_use || r.temporary) {
+    finish_life(r, true);
+    return;
+  }
+  if (r.in_window()) {
+    if (r.on_host) keep(r);
+  } else if (r.placed == choice::remat && r.pattern.in_longest_gap()) {
+    // In the first step everything is dropped at once. What one recomputation needs several times is made once for it
+    // even then: else a chain of definitions that each await the one before twice would take 2^n runs.
+    if (!r.pattern.known() && current_line()->recomputes()) {
+      shared_.push_back(&r);
+    } else {
+      drop(r);
+    }
+  }
+}
+
+inline void engine::drop(tensor_record& r) noexcept {
+  row(r).planned_bytes += r.life_bytes;
+  row(r).freed_bytes += r.life_bytes;
+  free_slot(r, r.device, last_users(r));
+}
+
+/// The recomputation for which they were kept is over.
+inline void engine::drop_shared() noexcept {
+  for (tensor_record* r : shared_) {
+    if (r->state == life::alive && r->device != nullptr && r->leases == 0) drop(*r);
+  }
+  shared_.clear();
+}
+
 /// A slot for `r`, of kept ones only those of rank below `rank_limit`. Whoever writes there goes behind slot::behind
 /// first. Null: no room in the window.
 inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit,

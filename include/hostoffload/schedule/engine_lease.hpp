@@ -141,7 +141,7 @@ inline void engine::abort_making(const maker& what, bool has_run) noexcept {
   }
 }
 
-inline void engine::finish_making(tensor_record& r) {
+inline void engine::finish_making(tensor_record& r, const branch& under) {
   trace([&](step_recorder& t) { t.making_ends(*r.made_by); });
   stream_clock made;
   made.join(compute_id, order_.next_point(compute_id));
@@ -160,6 +160,7 @@ inline void engine::finish_making(tensor_record& r) {
     if (m->in_window() && !m->temporary && !follows_plan()) copy_out(*m);
   }
   enqueue_copies_out();
+  if (!under.recomputes()) drop_shared();
   follow_plan(false);
 }
 
@@ -175,7 +176,7 @@ inline void engine::make_inline(lease_request& q) {
     throw;
   }
   inline_line_ = outer;
-  finish_making(*q.tensor);
+  finish_making(*q.tensor, *q.line);
   grant(q);
 }
 
@@ -222,7 +223,7 @@ inline void engine::finish(lease_request& q) {
     throw;
   }
   q.making_task.reset();
-  finish_making(*q.tensor);
+  finish_making(*q.tensor, *q.line);
   grant(q);
   serve_waiters();
 }
@@ -350,21 +351,6 @@ inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream
     serve_waiters();
   } catch (...) {
     if (!kept_error_) kept_error_ = std::current_exception();
-  }
-}
-
-/// No lease is left.
-inline void engine::settle(tensor_record& r) {
-  if (r.last_use || r.temporary) {
-    finish_life(r, true);
-    return;
-  }
-  if (r.in_window()) {
-    if (r.on_host) keep(r);
-  } else if (r.placed == choice::remat && r.pattern.in_longest_gap()) {
-    row(r).planned_bytes += r.life_bytes;
-    row(r).freed_bytes += r.life_bytes;
-    free_slot(r, r.device, last_users(r));
   }
 }
 

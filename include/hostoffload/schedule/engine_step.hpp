@@ -139,6 +139,7 @@ inline void engine::remove(tensor_record& r) noexcept {
   }
   count_tensor(r, -1);
   std::erase(tensors_, &r);
+  std::erase(shared_, &r);
   r.gone = being_made;
   if (!r.gone) free_records_.push_back(&r);
 }
@@ -245,6 +246,7 @@ inline void engine::begin_step() {
 inline void engine::begin_counting() {
   uses_ = 0;
   stowed_ = 0;
+  shared_.clear();
   fetching_ahead_ = false;
   least_window_seen_ = 0;
   several_branches_ = false;
@@ -334,6 +336,7 @@ inline void engine::drop_leases_of(tensor_record& r) noexcept {
 inline void engine::abandon_step() noexcept {
   if (closed_) return;
   loop_.clear();
+  shared_.clear();
   while (first_waiting_ != nullptr) dequeue(*first_waiting_);
   first_value_ = nullptr;
   inline_line_ = nullptr;

@@ -36,6 +36,8 @@ public:
 
   /// Whether the gap that begins now is the longest, or may be: nothing is known yet, or more uses than expected came.
   [[nodiscard]] bool in_longest_gap() const noexcept { return expected_gap_ == 0 || uses_ == expected_gap_; }
+  /// Whether a life has told when the longest gap is.
+  [[nodiscard]] bool known() const noexcept { return expected_gap_ != 0; }
   /// Whether the longest gap lies behind.
   [[nodiscard]] bool past_longest_gap() const noexcept { return expected_gap_ != 0 && uses_ > expected_gap_; }
 
