@@ -9,11 +9,13 @@
 // the real times being later by the delays. So for every x, s (the end of a segment a), s' (the start of a segment b)
 //   L(k) - window <= G + out * (x - s + d(k) - d(a)) + in * (s' - x + d(b) - d(k)).
 // With s = x or s' = x this is a difference constraint on d, and with both it becomes one when out and in are replaced
-// by the larger: d(later) >= d(earlier) + (c - window) / rate. The least d(last) for a window is the longest path, and
-// the least window for a step is found by bisection, since paths get shorter as windows grow. Leaving constraints out
-// keeps the result a lower bound: s and s' are taken from the nearest ends and starts, and fewer of those further away.
-// A tensor that could not have been copied in the time since it was made, or until its gap ends, is in no such set.
-// Where no segment is delayed (the bound is compute) the first form holds as it stands.
+// by the larger: d(later) >= d(earlier) + (c - window) / rate. With s = x or s' = x the bytes that are moved are whole
+// tensors, of a known set: what is needed is rounded up. Where all but the n largest of the set are too few bytes, one
+// of these is moved, and at least the smallest of them is. The least d(last) for a window is the longest path, and the
+// least window for a step is found by bisection, since paths get shorter as windows grow. Leaving constraints out keeps
+// the result a lower bound: s and s' are taken from the nearest ends and starts, and fewer of those further away. A
+// tensor that could not have been copied in the time since it was made, or until its gap ends, is in no such set. Where
+// no segment is delayed (the bound is compute) the first form holds as it stands.
 
 #include "bounds.hpp"
 
@@ -22,6 +24,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,11 +33,42 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// d(to) >= d(from) + (bytes - window) / rate.
+/// Tensors of which some are moved, whole.
+struct movable {
+  double bytes = 0;  // of all
+  std::array<double, 4> largest{};
+
+  void add(double size) noexcept {
+    bytes += size;
+    for (double& l : largest) {
+      if (size > l) std::swap(size, l);
+    }
+  }
+  /// At least so many bytes are moved where `needed` are needed.
+  [[nodiscard]] double moved(double needed) const noexcept {
+    if (needed <= 0) return 0;
+    if (needed > bytes) return infinite;
+    double rest = bytes;
+    for (const double size : largest) {
+      rest -= size;
+      if (needed > rest) return std::max(needed, size);
+    }
+    return needed;
+  }
+};
+
+/// d(to) >= d(from) + (needed - window - undelayed) / rate; from `some`, whole tensors that are as many bytes as
+/// needed.
 struct constraint {
   std::size_t from = 0, to = 0;
-  double bytes = 0;
+  double needed = 0;
+  double undelayed = 0;  // that are moved without a delay
   double rate = 0;
+  std::optional<movable> some{};
+
+  [[nodiscard]] double delay(double window) const noexcept {
+    return ((some ? some->moved(needed - window) : needed - window) - undelayed) / rate;
+  }
 };
 
 /// An instant at which the window is looked at, and the segment whose delay it has.
@@ -70,7 +104,9 @@ private:
   void look(const moment& x, double alive, const std::vector<open_gap>& gaps);
   [[nodiscard]] static std::vector<std::pair<double, std::size_t>> chosen(
       std::vector<std::pair<double, std::size_t>> all);
-  void add(std::size_t from, std::size_t to, double bytes, double rate);
+  void add(const constraint& c);
+  [[nodiscard]] static std::vector<movable> by_row(const std::vector<std::pair<double, std::size_t>>& rows,
+                                                   const std::vector<open_gap>& gaps, bool out);
 
   const workload& w_;
   double slack_ = 0;
@@ -131,8 +167,25 @@ std::vector<std::pair<double, std::size_t>> relaxation::chosen(std::vector<std::
   return some;
 }
 
-void relaxation::add(std::size_t from, std::size_t to, double bytes, double rate) {
-  if (bytes > access_) constraints_.push_back({from, to, bytes, rate});
+void relaxation::add(const constraint& c) {
+  if (c.delay(access_) > 0) constraints_.push_back(c);
+}
+
+/// For each s (out), those made at s or later; for each s' (in), those whose gap ends at s' or before.
+std::vector<movable> relaxation::by_row(const std::vector<std::pair<double, std::size_t>>& rows,
+                                        const std::vector<open_gap>& gaps, bool out) {
+  std::vector<movable> all(rows.size());
+  std::vector<std::pair<double, double>> moments;  // and bytes
+  for (const open_gap& r : gaps) moments.emplace_back(out ? -r.made : r.ends, r.bytes);
+  std::sort(moments.begin(), moments.end());
+  movable some;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double at = out ? -rows[i].first : rows[i].first;
+    for (; next < moments.size() && moments[next].first <= at; ++next) some.add(moments[next].second);
+    all[i] = some;
+  }
+  return all;
 }
 
 void relaxation::look(const moment& x, double alive, const std::vector<open_gap>& gaps) {
@@ -168,19 +221,22 @@ void relaxation::look(const moment& x, double alive, const std::vector<open_gap>
     }
   }
 
+  const std::vector<movable> left = by_row(before, gaps, true), returned = by_row(behind, gaps, false);
   const double widest = std::max(w_.link.out, w_.link.in);
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = 0; j < columns; ++j) {
       const double out = i == 0 ? 0 : w_.link.out * (x.at - before[i - 1].first);
       const double in = j == 0 ? 0 : w_.link.in * (behind[j - 1].first - x.at);
-      const double bytes = alive - covers[i * columns + j] - out - in;
-      undelayed_ = std::max(undelayed_, bytes);
+      const double needed = alive - covers[i * columns + j];
+      undelayed_ = std::max(undelayed_, needed - out - in);
       if (i == 0 && j == 0) {
-        access_ = std::max(access_, bytes);  // whatever the delays
+        access_ = std::max(access_, needed);  // whatever the delays
       } else if (i == 0) {
-        add(x.segment, behind[j - 1].second, bytes, w_.link.in);
+        add({x.segment, behind[j - 1].second, needed, in, w_.link.in, returned[j - 1]});
+      } else if (j == 0) {
+        add({before[i - 1].second, x.segment, needed, out, w_.link.out, left[i - 1]});
       } else {
-        add(before[i - 1].second, j == 0 ? x.segment : behind[j - 1].second, bytes, j == 0 ? w_.link.out : widest);
+        add({before[i - 1].second, behind[j - 1].second, needed, out + in, widest, {}});
       }
     }
   }
@@ -192,7 +248,7 @@ double relaxation::delay(double window) const {
   std::size_t done = 0;  // segments whose delay has been carried over from the one before
   for (const constraint& c : constraints_) {
     for (; done < c.to; ++done) d[done + 1] = std::max(d[done + 1], d[done]);
-    d[c.to] = std::max(d[c.to], d[c.from] + (c.bytes - window) / c.rate);
+    d[c.to] = std::max(d[c.to], d[c.from] + c.delay(window));
   }
   return *std::max_element(d.begin(), d.end());
 }

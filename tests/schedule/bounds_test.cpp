@@ -78,6 +78,15 @@ TEST_CASE("a step in a smaller window is slower, and none is possible below the 
   CHECK(schedules::least_step(w, 2.0 * unit) > compute + 3);
 }
 
+TEST_CASE("tensors leave and return whole: room for a little less than two takes as long as one of them") {
+  // 6 units are made until 1 s and used from 11 s on, 4 units from 1 s on and from 10 s on: in 9 units the first leaves
+  // before the second is made, and returns when that is over.
+  const auto w = tiny::step({1, 1, 8, 1, 1}, {{6, 0, {4}}, {4, 1, {3}}}, 1, 1);
+  CHECK(schedules::least_step(w, 9.0 * unit) == about(12 + 6 + 6));
+  CHECK(schedules::least_step(w, 10.0 * unit) == about(12));
+  CHECK(schedules::least_window(w, 12 + 11) >= 9.0 * unit);
+}
+
 TEST_CASE("no schedule of tiny random steps beats the bounds, and most reach them") {
   const unsigned seed = 20260731;
   INFO("seed " << seed);

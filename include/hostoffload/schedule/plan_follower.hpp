@@ -30,6 +30,7 @@ public:
       seen[i] = true;
     }
     begun_.assign(stays_.size(), false);
+    accesses_ = stays_;
   }
 
   bool pass(step_point p, double now) {
@@ -41,7 +42,13 @@ public:
         return false;
     }
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
-      if (e->what == prepared_step::happening::begins) arrive(course_[e->life].stay, now);
+      if (e->what != prepared_step::happening::begins) continue;
+      arrive(course_[e->life].stay, now);
+      untouched_.push_back(course_[e->life].stay);
+    }
+    if (p == step_.last_point() || step_.at(p + 1) > step_.at(p)) {
+      for (const std::size_t stay : untouched_) accesses_[stay].begin = now;
+      untouched_.clear();
     }
     tried_ = false;
     phase_ = 2 * p + 1;
@@ -69,6 +76,7 @@ public:
       return;
     }
     course_[life].left = true;
+    accesses_[course_[life].stay].end = now;
     if (step_.lives()[life].gap_begin <= reached_) give_back(life, now);
   }
 
@@ -76,6 +84,9 @@ public:
 
   /// When each slot was held, in the order of the plan.
   [[nodiscard]] std::vector<slab_stay>& stays() noexcept { return stays_; }
+  /// The largest sum of slots at one time, each from the first work or copy that accesses it to the last: a slot may be
+  /// held while the compute stream waits for another one.
+  [[nodiscard]] std::size_t alive_bytes() { return slab_packing(accesses_).largest_sum(); }
 
 private:
   struct course {
@@ -95,6 +106,7 @@ private:
   void leave(step_point p, double now) {
     reached_ = p;
     phase_ = 2 * p;
+    if (p != 0 && step_.at(p) > step_.at(p - 1)) worked_until_ = now;
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
       if (e->what == prepared_step::happening::ends) give_back(e->life, now);
       if (e->what == prepared_step::happening::gap_begins && course_[e->life].left) give_back(e->life, now);
@@ -115,7 +127,7 @@ private:
 
   void arrive(std::size_t stay, double now) {
     present_.push_back(stay);
-    stays_[stay].begin = now;
+    stays_[stay].begin = accesses_[stay].begin = now;
     begun_[stay] = true;
     while (first_to_begin_ < begun_.size() && begun_[first_to_begin_]) ++first_to_begin_;
   }
@@ -123,6 +135,7 @@ private:
     course& c = course_[life];
     const std::size_t stay = c.left && begun_[c.stay_back] && plan_of(life).copied ? c.stay_back : c.stay;
     stays_[stay].end = now;
+    accesses_[stay].end = std::max(accesses_[stay].end, worked_until_);
     std::erase(present_, stay);
   }
 
@@ -134,6 +147,9 @@ private:
   std::size_t outs_ = 0;
   std::size_t ins_ = 0;
   std::vector<slab_stay> stays_;
+  std::vector<slab_stay> accesses_;
+  std::vector<std::size_t> untouched_;  // of stays_
+  double worked_until_ = 0;
   std::vector<bool> begun_;
   std::size_t first_to_begin_ = 0;
   std::vector<std::size_t> present_;  // of stays_

@@ -69,7 +69,7 @@ inline constexpr double close_to = 1.0001;
   plan.step_s = run_timeline(step, in_place);
   if (plan.step_s == never) return false;
   std::vector<slab_stay>& stays = in_place.stays();
-  plan.alive_bytes = slab_packing(stays).largest_sum();
+  plan.alive_bytes = in_place.alive_bytes();
   if (plan.alive_bytes == plan.window_bytes) return true;
   step_plan closer = plan;
   closer.window_bytes = slab_packing(stays).pack();
@@ -82,7 +82,7 @@ inline constexpr double close_to = 1.0001;
   }
   plan_follower packed(step, closer);
   closer.step_s = run_timeline(step, packed);
-  closer.alive_bytes = slab_packing(packed.stays()).largest_sum();
+  closer.alive_bytes = packed.alive_bytes();
   if (closer.step_s <= plan.step_s) plan = std::move(closer);
   return true;
 }
