@@ -1,5 +1,7 @@
 #include "comparison.hpp"
 
+#include <hostoffload/schedule/measure_link.hpp>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +42,23 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 constexpr std::size_t steps_for_times = 5;
+constexpr std::size_t steps_for_record = 5;  // the third is timed, and read two steps later
+
+/// What a step of the run does, on the device as it is. A step without copies says nothing of the link: it is measured.
+std::optional<ho::recorded_step> record(const example& of, device& on, run_options run, std::size_t placement,
+                                        const token_stream& data) {
+  run.record = true;
+  run.graph = false;
+  std::optional<ho::recorded_step> seen =
+      train(of, on, device::variant::as_it_is, run, placement, data, steps_for_record).record;
+  if (!seen || seen->out.rate > 0) return seen;
+  std::size_t largest = 0;
+  for (const ho::recorded_life& l : seen->lives) largest = std::max(largest, l.bytes);
+  const ho::measured_link link = ho::measure_link(largest);
+  seen->out = link.out;
+  seen->in = link.in;
+  return seen;
+}
 
 /// With all the memory that there may be.
 device::variant roomy(const device& on) {
@@ -90,6 +109,7 @@ outcome train(const example& of, device& on, device::variant variant, const run_
   const ho::step_report last = run->report();
   done.host_bytes = last.host_bytes;
   done.least_window_bytes = last.least_window_bytes;
+  done.record = run->record();
   on.check_faults();
   return done;
 }
@@ -147,6 +167,7 @@ std::vector<row> compare(const example& of, const options& o, device& on, const 
               same_bits(done.losses, reference->losses) && same_bits(done.parameters, reference->parameters);
         }
         if (!o.save.empty()) r.parameters = std::move(done.parameters);
+        if (!o.record.empty()) r.record = record(of, on, run, p, data);
       } catch (const ho::out_of_memory& fault) {
         r.missing_bytes = fault.requested();
         if (on.has(device::variant::unlimited_memory)) {

@@ -22,6 +22,7 @@ struct outcome {
   std::size_t gpu_peak_bytes = 0;
   std::size_t host_bytes = 0;  // pinned, for offloaded tensors
   std::size_t least_window_bytes = 0;
+  std::optional<ho::recorded_step> record{};  // where the options ask for one
 };
 
 /// Called behind every step with its number from 1 and its loss.
@@ -44,7 +45,8 @@ struct row {
   double final_loss = 0;
   // Losses and parameters, to save with unlimited memory; nothing where a GPU has no memory for that.
   std::optional<bool> bitwise_equal_to_save{};
-  std::vector<double> parameters{};  // at the end, where they are to be saved
+  std::vector<double> parameters{};           // at the end, where they are to be saved
+  std::optional<ho::recorded_step> record{};  // of a run of its own, where it is to be written
 };
 
 /// The device that the options ask for.

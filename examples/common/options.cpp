@@ -56,6 +56,9 @@ void check(const options& o) {
   if (!o.save.empty() && (o.placements.size() != 1 || o.batches.size() != 1)) {
     throw std::invalid_argument("--save needs one --placement and one --batch: each run ends with weights of its own");
   }
+  if (!o.record.empty() && (o.placements.size() != 1 || o.batches.size() != 1)) {
+    throw std::invalid_argument("--record needs one --placement and one --batch: a file has one step");
+  }
   const adamw_options& a = o.run.optimiser;
   if (!(a.learning_rate > 0) || !std::isfinite(a.learning_rate)) {
     throw std::invalid_argument("--learning-rate must be positive and finite");
@@ -113,6 +116,9 @@ std::optional<options> parse(example& of, int argc, const char* const* argv, int
                  "least, unlimited")
       ->group("What to run");
   app.add_option("--json", o.json, "Also write the table to this file")->group("What to run");
+  app.add_option("--record", o.record,
+                 "Also write what a step does to this file, from which the program plan finds the best placement")
+      ->group("What to run");
 
   app.add_option(
          "--init", o.init,

@@ -31,6 +31,7 @@ struct options {
   std::string json;    // where not empty, file for the results
   std::string init;    // where not empty, checkpoint to start from
   std::string save;    // where not empty, file for a checkpoint of the weights at the end
+  std::string record;  // where not empty, file for the record of a step
 };
 
 /// The command line; what is the model's own goes to `of`. Nothing where the program is to end with `exit_code`: help

@@ -5,10 +5,13 @@
 #include "result_file.hpp"
 #include "table.hpp"
 
+#include <hostoffload/schedule/record_file.hpp>
+
 #include <exception>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <vector>
 
@@ -26,6 +29,8 @@ void run(const example& of, options o) {
   if (!o.json.empty()) file.emplace(o.json);
   std::optional<result_file> saved;
   if (!o.save.empty()) saved.emplace(o.save);
+  std::optional<result_file> recorded;
+  if (!o.record.empty()) recorded.emplace(o.record);
 
   device here = make_device(of, o);
   std::cout << describe(of, o, here) << '\n' << std::flush;
@@ -33,12 +38,17 @@ void run(const example& of, options o) {
   std::cout << table(of, rows, here) << std::flush;
   if (!std::cout) throw std::runtime_error("standard output: cannot be written");
   if (file) file->write(json(of, rows, here));
-  if (!saved) return;
-  if (!rows.front().fits) {
-    throw std::runtime_error(o.save +
-                             ": is not written: the run did not fit on the device; choose another --placement");
+  for (const std::string& path : {o.save, o.record}) {
+    if (path.empty() || rows.front().fits) continue;
+    throw std::runtime_error(path + ": is not written: the run did not fit on the device; choose another --placement");
   }
-  saved->write(checkpoint(of.layout(), rows.front().parameters, o.run.type == element::bf16));
+  if (saved) saved->write(checkpoint(of.layout(), rows.front().parameters, o.run.type == element::bf16));
+  if (!recorded) return;
+  const std::optional<ho::recorded_step>& record = rows.front().record;
+  if (!record) throw std::runtime_error(o.record + ": is not written: the step was not timed");
+  std::ostringstream text;
+  ho::write_record(text, *record);
+  recorded->write(text.str());
 }
 
 }  // namespace

@@ -50,8 +50,11 @@ public:
         total_(1),
         host_tokens_(2 * rows_),
         host_total_(1),
-        scheduler_(
-            {.compute = stream_.get(), .window = o.window, .host_capacity = o.host_capacity, .overlap = o.overlap()}),
+        scheduler_({.compute = stream_.get(),
+                    .window = o.window,
+                    .host_capacity = o.host_capacity,
+                    .overlap = o.overlap(),
+                    .plan = o.record}),
         model_(scheduler_, stream_.get(), o.model, micro_rows_, parameters_) {}
 
   ~trainer() override { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
@@ -105,6 +108,7 @@ public:
     parameters_.set_values(narrow, stream_.get());
   }
   [[nodiscard]] ho::step_report report() override { return scheduler_.report(); }
+  [[nodiscard]] std::optional<ho::recorded_step> record() override { return scheduler_.record(); }
 
 private:
   static constexpr std::size_t steps_before_capture = 2;  // in the first the scheduler learns, the second is steady

@@ -5,11 +5,13 @@
 
 #include <hostoffload/options.hpp>
 #include <hostoffload/report/step_report.hpp>
+#include <hostoffload/schedule/recorded_step.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +35,7 @@ struct run_options {
   std::size_t micro_batches = 1;  // that the step is divided into; gradients are summed in their order
   std::uint64_t seed = 1;
   adamw_options optimiser;
+  bool record = false;                                 // plan steps, and so record one: see training::record()
   bool graph = false;                                  // from the third on, steps are launches of a captured one
   std::size_t window = ho::unlimited;                  // bytes of device memory for offloaded tensors
   std::size_t host_capacity = ho::unlimited;           // bytes of pinned memory for them
@@ -71,6 +74,9 @@ public:
 
   /// Of the last step.
   [[nodiscard]] virtual ho::step_report report() = 0;
+
+  /// The step that was timed last: the third, from the fifth on, where it was asked for.
+  [[nodiscard]] virtual std::optional<ho::recorded_step> record() = 0;
 };
 
 }  // namespace examples

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace hostoffload::inline v0 {
 
@@ -64,6 +65,30 @@ private:
   Function function_;
 };
 
+/// For a number of tensors that is known when the program runs.
+template <class Function, class T>
+class list_maker final : public maker {
+  static_assert(std::is_invocable_r_v<task<>, Function&, std::span<const std::span<T>>>,
+                "hostoffload: define_group of a list takes a coroutine of std::span<const std::span<T>>, one span per "
+                "tensor, that returns hostoffload::task<>");
+
+public:
+  explicit list_maker(Function function) : function_(std::move(function)) {}
+
+  [[nodiscard]] bool is_coroutine() const noexcept override { return true; }
+  [[nodiscard]] task<> start() override {
+    out_.clear();
+    for (const tensor_record* m : members)
+      out_.emplace_back(reinterpret_cast<T*>(engine::making_pointer(*m)), m->life_bytes / sizeof(T));
+    return function_(std::span<const std::span<T>>(out_));
+  }
+  void call() override {}
+
+private:
+  Function function_;
+  std::vector<std::span<T>> out_;  // for as long as the function runs
+};
+
 }  // namespace detail
 
 /// Several tensors made by one function(std::span<T1>, std::span<T2>, …), for example q, k and v: awaiting one makes
@@ -77,6 +102,21 @@ void define_group(Function function, offload_tensor<T, Policy>&... tensors) {
   const detail::engine_ref& owner = detail::tensor_access::owner(std::get<0>(std::tie(tensors...)));
   if (!((detail::tensor_access::owner(tensors) == owner) && ...))
     throw usage_error("define_group: the tensors of one group belong to one scheduler");
+  owner->define(made_by);
+}
+
+/// The same for tensors of one kind whose number is known when the program runs: a coroutine
+/// function(std::span<const std::span<T>> out), in the order of `tensors`. `out` holds until the coroutine has ended.
+template <class Function, class T, class Policy>
+void define_group(Function function, std::span<offload_tensor<T, Policy>* const> tensors) {
+  if (tensors.empty()) throw usage_error("define_group: a list of tensors has at least one");
+  auto made_by = std::make_shared<detail::list_maker<Function, T>>(std::move(function));
+  const detail::engine_ref& owner = detail::tensor_access::owner(*tensors.front());
+  for (offload_tensor<T, Policy>* const t : tensors) {
+    if (!(detail::tensor_access::owner(*t) == owner))
+      throw usage_error("define_group: the tensors of one group belong to one scheduler");
+    made_by->members.push_back(&detail::tensor_access::record(*t));
+  }
   owner->define(made_by);
 }
 
