@@ -60,7 +60,7 @@ private:
   lease(detail::engine_ref owner, const detail::lease_request& granted) noexcept
       : engine_(std::move(owner)),
         tensor_(granted.tensor),
-        data_(reinterpret_cast<T*>(engine_->device_pointer(*granted.tensor))),
+        data_(reinterpret_cast<T*>(granted.data)),
         elements_(granted.tensor->life_bytes / sizeof(T)),
         generation_(granted.generation),
         stream_(granted.stream) {}

@@ -35,6 +35,7 @@ HEADERS = "headers: linked twice"
 
 COPIES = "schedule/engine_copies.hpp"
 LEASE = "schedule/engine_lease.hpp"
+MAKING = "schedule/engine_making.hpp"
 STEP = "schedule/engine_step.hpp"
 WAITING = "schedule/engine_waiting.hpp"
 
@@ -68,16 +69,15 @@ MUTATIONS = [
     (3, COPIES, "stream_clock needed = target.behind;", "stream_clock needed;", LIFE, K_SLOTS),
     (4, LEASE, "(writing ? r.written : r.readers).join(on, released);",
      "(writing ? r.written : r.readers).join(compute_id, order_.next_point(compute_id));", LIFE, SECOND_STREAM),
-    (4, "cuda/stream_order.hpp", "      event_ref(m.recorded).hold(handle, purpose{{}, 0, l.name});\n", "", LIFE,
-     KEPT_APART),
-    (5, COPIES, "cudaMemcpyAsync(target.begin, r.host->begin,",
-     "cudaMemcpyAsync(target.begin, tensors_[tensors_.size() - 1 - now_.copies_in % tensors_.size()]->host->begin,",
+    (4, "cuda/stream_order.hpp", "      hold(s, m, {});\n", "", LIFE, KEPT_APART),
+    (5, COPIES, "calls().copy(target.begin, r.host->begin,",
+     "calls().copy(target.begin, tensors_[tensors_.size() - 1 - now_.copies_in % tensors_.size()]->host->begin,",
      LIFE, K_SLOTS),
     (6, "cuda/stream_order.hpp", "streams_[i].unique == unique", "streams_[i].handle == handle", FAULTS,
      "a handle that comes to stand for another stream is told from before"),
     (6, STEP, "    r->generation = generation;\n", "", FAULTS,
      "a lease on a tensor that is gone is not taken for one on the tensor in its place"),
-    (6, LEASE, "if (closed_ || generation != r.generation) return;", "if (closed_) return;", MISUSE,
+    (6, LEASE, "if (generation != r.generation) return;", "", MISUSE,
      "a lease that is held when the step ends is an error, and void from then on"),
     (7, LEASE, "  put_behind(q.stream, r.written, r.as_purpose());\n", "", WINDOW,
      "every window from the least to unlimited gives the values of save"),
@@ -103,7 +103,7 @@ MUTATIONS = [
     (13, STEP, "host_.emplace(options.host_memory);", "host_.emplace();", FAULTS, OPTIONS),
     (13, STEP, "                                     : options_.host_capacity;", ": unlimited;", FAULTS, OPTIONS),
     (13, STEP, "order_.add(options.compute, \"compute\");", "order_.add(nullptr, \"compute\");", FAULTS, OPTIONS),
-    (13, COPIES, "if (options_.observer.taken != nullptr)", "if (false)", FAULTS, OPTIONS),
+    (13, COPIES, "  order_.calls().tell(options_.observer.taken, s.begin, s.bytes);\n", "", FAULTS, OPTIONS),
     (14, COPIES, "r.placed == choice::remat && r.pattern.in_longest_gap()", "false", FAULTS, PEAK),
     (14, COPIES, "if (r.last_use || r.temporary) {", "if (r.last_use) {", FAULTS, PEAK),
     (14, COPIES, "  now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);\n", "",
@@ -123,8 +123,8 @@ MUTATIONS = [
      "const bool stays = r.last_use || r.temporary;", PLANNED,
      "a plan with room to spare keeps tensors on the device: fewer copies than without a plan"),
     (20, COPIES,
-     """check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
-          "cudaMemcpyAsync", what);""", ON_KERNEL, MEMORY, ENGINES,
+     "order_.calls().copy(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_), what);",
+     ON_KERNEL, MEMORY, ENGINES,
      "hostoffload/launch.hpp", "cstring"),
     (13, COPIES, "r.life_bytes < options_.batch_copies_below", "r.life_bytes < 2048", SMALL, THRESHOLD),
     (13, STEP, "host_->reserve(bytes, {}, options_.host_pinning);", "host_->reserve(bytes, {});", PINNED,
@@ -146,7 +146,7 @@ MUTATIONS = [
     (25, COPIES, "    engine_.free_slot(*m.tensor, taken, engine_.order_.next_points());\n", "    static_cast<void>(taken);\n",
      SMALL, "a batch that fails leaves the values where they are, and no slot is lost"),
     (25, LEASE, "    free_slot(r, taken, taken->behind);\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),
-    (25, LEASE, "    free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);\n", "    taken = nullptr;\n",
+    (25, MAKING, "    free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);\n", "    taken = nullptr;\n",
      MEMORY, LOSES_NO_SLOT),
     (26, STEP, "if (options_.window > rest.bytes) {", "if (false) {", WINDOW,
      "slots are aligned to 256 bytes and carved from memory that the caller gives"),

@@ -163,9 +163,12 @@ struct chain {
 
 /// A scheduler with its streams and layers.
 struct trainer {
-  trainer(std::size_t window, bool planned)
-      : scheduler(
-            {.compute = compute.get(), .window = window, .sample_every = 2, .plan = planned, .observer = watched}) {}
+  trainer(std::size_t window, const shape& s)
+      : scheduler({.compute = compute.get(),
+                   .window = window,
+                   .sample_every = s.sample_every,
+                   .plan = s.planned,
+                   .observer = watched}) {}
   ho::stream second;
   ho::stream compute;
   ho::prefetch_scheduler scheduler;
@@ -175,6 +178,8 @@ struct trainer {
 struct program::state {
   shape s;
   std::vector<std::unique_ptr<trainer>> trainers{};
+  std::size_t uses = 0;
+  std::size_t left_out = 0;
 
   /// Some reads are on the second stream, by the layer's index.
   [[nodiscard]] cudaStream_t reader(const trainer& t, std::size_t index) const {
@@ -187,7 +192,8 @@ struct program::state {
     c.look(on, in);
   }
   template <class Tensor>
-  static ho::task<> use_last(chain& c, Tensor& t, cudaStream_t on) {
+  ho::task<> use_last(chain& c, Tensor& t, cudaStream_t on) {
+    if (++uses == left_out) co_return;
     auto in = co_await std::move(t).on(on);
     c.look(on, in);
   }
@@ -208,6 +214,7 @@ struct program::state {
 
   void pass_now(trainer& t, chain& c) {
     const auto use_now = [&](auto& tensor, cudaStream_t on) {
+      if (++uses == left_out) return;
       auto in = std::move(tensor).fetch(on);
       c.look(on, in);
     };
@@ -248,7 +255,7 @@ program::program(const shape& s, bool save_all) : state_(std::make_unique<state>
   const std::size_t window =
       least == 0 ? ho::unlimited : static_cast<std::size_t>(static_cast<double>(least) * s.window);
   for (std::size_t i = 0; i < s.schedulers; ++i) {
-    my.trainers.push_back(std::make_unique<trainer>(window, s.planned));
+    my.trainers.push_back(std::make_unique<trainer>(window, s));
     trainer& t = *my.trainers.back();
     std::mt19937_64 random(s.seed + i);
     t.chains.resize(s.side_by_side ? 2 : 1);
@@ -263,8 +270,10 @@ program::program(const shape& s, bool save_all) : state_(std::make_unique<state>
 
 program::~program() = default;
 
-void program::step(float batch) {
+void program::step(float batch, std::size_t use_left_out) {
   state& my = *state_;
+  my.uses = 0;
+  my.left_out = use_left_out;
   for (auto& t : my.trainers) {
     for (chain& c : t->chains) c.batch = batch;
     if (my.s.straight_line) {
@@ -293,6 +302,12 @@ std::size_t program::least_window() const {
   std::size_t least = 0;
   for (auto& t : state_->trainers) least = std::max(least, t->scheduler.report().least_window_bytes);
   return least;
+}
+
+std::size_t program::steps_repeated() const {
+  std::size_t repeated = 0;
+  for (auto& t : state_->trainers) repeated += t->scheduler.report().repeated ? 1U : 0U;
+  return repeated;
 }
 
 std::size_t program::plans_followed() const {

@@ -27,6 +27,7 @@ struct shape {
   bool stops_early = false;       // the backward pass ends in the middle: the step drops the rest
   double window = 1;              // of the least: from 1 to 4; 0: unlimited
   bool planned = false;           // steps are planned, from the fifth on; never drawn
+  unsigned sample_every = 2;      // steps whose times are sampled; never drawn
 };
 
 [[nodiscard]] shape shape_of(std::uint64_t seed);
@@ -44,11 +45,13 @@ public:
   program& operator=(const program&) = delete;
   ~program();
 
-  /// Enqueues one step; `batch` changes all values.
-  void step(float batch);
+  /// Enqueues one step; `batch` changes all values. Of the uses in backward passes one may be left out, counted from 1.
+  void step(float batch, std::size_t use_left_out = 0);
   /// Waits for the device: all values that kernels looked at since the last call, in order.
   [[nodiscard]] std::vector<float> values();
   [[nodiscard]] std::size_t least_window() const;
+  /// Schedulers whose last completed step was enqueued from the list of an earlier one's calls.
+  [[nodiscard]] std::size_t steps_repeated() const;
   /// Schedulers whose last completed step followed a plan.
   [[nodiscard]] std::size_t plans_followed() const;
 

@@ -2,6 +2,7 @@
 // Which work is behind which: a clock per stream. Order is established by events, and only where it is not already
 // implied by what a stream waited for earlier. Host code never waits here.
 
+#include <hostoffload/cuda/call_tape.hpp>
 #include <hostoffload/cuda/event.hpp>
 
 #include <cuda_runtime_api.h>
@@ -17,9 +18,7 @@
 
 namespace hostoffload::inline v0::detail {
 
-inline constexpr std::size_t max_streams = 8;
 inline constexpr std::size_t usual_streams = 4;  // the scheduler's own and one more: what is beyond is mostly empty
-using stream_id = std::uint8_t;
 
 /// For each stream the number of a point in it; being behind a clock is being behind all these points. 0 is no point.
 struct stream_clock {
@@ -39,6 +38,20 @@ struct stream_clock {
   friend bool operator==(const stream_clock&, const stream_clock&) = default;
 };
 
+/// A state as numbers, to be compared with those of another time.
+struct state_print {
+  std::vector<std::uint64_t> numbers;
+  std::vector<const stream_clock*> clocks;  // that somebody may have to go behind
+  std::vector<std::uint64_t> points;        // for sorting
+
+  void clear() noexcept {
+    numbers.clear();
+    clocks.clear();
+  }
+  void add(std::uint64_t number) { numbers.push_back(number); }
+  void add(const stream_clock& c) { clocks.push_back(&c); }
+};
+
 /// The streams that a scheduler works with. Points are numbered per stream; point n is an event recorded on it. A
 /// number one above the last recorded is a point to come: the event is recorded when somebody first has to wait for it,
 /// and all uses that ended since share it.
@@ -56,16 +69,23 @@ public:
 
   /// The id of a stream of the trainer's, beside the ones added. A stream that was destroyed is not taken for a new one
   /// with the same handle: CUDA's ids are unique. Throws usage_error when more streams hold leases at one time than
-  /// there is room for.
+  /// there is room for. `before_new` is called before a stream is given an id.
   stream_id find(cudaStream_t handle) {
+    return find(handle, [] {});
+  }
+  template <class BeforeNew>
+  stream_id find(cudaStream_t handle, BeforeNew&& before_new) {
     for (std::size_t i = 0; i < fixed_; ++i) {
       if (streams_[i].handle == handle) return static_cast<stream_id>(i);
     }
     unsigned long long unique = 0;
     check(cudaStreamGetId(handle, &unique), "cudaStreamGetId");
-    std::size_t free = count_ < max_streams ? count_ : 0;
     for (std::size_t i = fixed_; i < count_; ++i) {
       if (streams_[i].unique == unique) return static_cast<stream_id>(i);
+    }
+    before_new();
+    std::size_t free = count_ < max_streams ? count_ : 0;
+    for (std::size_t i = fixed_; i < count_; ++i) {
       if (free == 0 && streams_[i].leases == 0) free = i;
     }
     if (free == 0)
@@ -115,8 +135,9 @@ public:
     if (l.ring.empty() || l.recorded_at(number) > l.step_began) grow(l);
     mark& m = l.ring[number & (l.ring.size() - 1)];
     if (m.number != 0) l.oldest = m.number + 1;
-    event_ref(m.recorded).record(l.handle, purpose{what.tensor, what.layer, l.name});
+    calls_.record(l.event_of(number), l.handle, s, number, purpose{what.tensor, what.layer, l.name});
     m.number = number;
+    m.of = s;
     m.behind = l.behind;  // as a whole, before one number of it is written: reading it back would stall
     m.behind.at[s] = l.behind.at[s] = number;
     l.recorded = number;
@@ -144,7 +165,7 @@ public:
       if (t != s && needed.at[t] > streams_[t].recorded) record(static_cast<stream_id>(t), what);
     }
     while (const mark* const widest = widest_missing(s, needed)) {
-      event_ref(widest->recorded).hold(streams_[s].handle, purpose{what.tensor, what.layer, streams_[s].name});
+      hold(s, *widest, what);
       streams_[s].behind.join(widest->behind);
     }
   }
@@ -153,6 +174,77 @@ public:
   /// that is gone falls back on the oldest kept, which is later in the same stream.
   void begin_step() noexcept {
     for (line& l : streams_) l.step_began = l.recorded;
+  }
+
+  /// What enqueues the events' calls, and all others of a step.
+  [[nodiscard]] call_tape& calls() noexcept { return calls_; }
+  [[nodiscard]] std::array<std::uint64_t, max_streams> last_points() const noexcept {
+    std::array<std::uint64_t, max_streams> last{};
+    for (std::size_t s = 0; s < count_; ++s) last[s] = streams_[s].recorded;
+    return last;
+  }
+  /// The step to come, as the calls have it: its points are counted from here.
+  void begin_playing() noexcept {
+    std::array<call_tape::points, max_streams> all{};
+    for (std::size_t s = 0; s < count_; ++s) {
+      const line& l = streams_[s];
+      if (!l.events.empty()) all[s] = {l.events.data(), l.recorded + l.turned, l.events.size() - 1};
+    }
+    calls_.begin_playing(all);
+  }
+  /// It has been played to its end, with so many points on each stream. They take the numbers of the step before's:
+  /// what was said in those of that step holds for this one.
+  void end_playing(const std::array<std::uint64_t, max_streams>& points) noexcept {
+    for (std::size_t s = 0; s < count_; ++s) streams_[s].turned += points[s];
+  }
+
+  /// Prints the same at two times at which put_behind() issues the same waits for all of `to.clocks`, and for whatever
+  /// is recorded from then on. Points that every stream has passed do not matter. Of the others it matters how far they
+  /// lie back, as far as their events are kept, and which of them a stream has passed.
+  void print(state_print& to) const {
+    stream_clock passed;
+    for (std::size_t t = 0; t < count_; ++t) {
+      passed.at[t] = ~std::uint64_t{0};
+      for (std::size_t s = 0; s < count_; ++s) {
+        if (s != t) passed.at[t] = std::min(passed.at[t], streams_[s].behind.at[t]);
+      }
+    }
+    to.points.clear();
+    for (const stream_clock* c : to.clocks) {
+      for (std::size_t t = 0; t < count_; ++t) {
+        if (c->at[t] > passed.at[t]) to.points.push_back(key(t, c->at[t]));
+      }
+    }
+    std::sort(to.points.begin(), to.points.end());
+    to.points.erase(std::unique(to.points.begin(), to.points.end()), to.points.end());
+    const auto place = [&to](std::size_t t, std::uint64_t number) {
+      return static_cast<std::uint64_t>(std::upper_bound(to.points.begin(), to.points.end(), key(t, number)) -
+                                        to.points.begin());
+    };
+    const auto add_places = [&](const stream_clock& behind) {
+      for (std::size_t t = 0; t < count_; ++t) to.add(place(t, behind.at[t]));
+    };
+    to.add(count_);
+    for (std::size_t s = 0; s < count_; ++s) {
+      const line& l = streams_[s];
+      to.add(l.unique);
+      to.add(l.ring.size());
+      to.add(l.recorded - l.oldest);
+      add_places(l.behind);
+    }
+    for (const stream_clock* c : to.clocks) {
+      for (std::size_t t = 0; t < max_streams; ++t) {
+        const std::uint64_t number = c->at[t];
+        if (t >= count_ || number <= passed.at[t]) {
+          to.add(t >= count_ ? number : 0);
+          continue;
+        }
+        const line& l = streams_[t];
+        to.add(l.recorded + 2 - std::max(number, l.oldest));
+        to.add(place(t, number));
+        if (number <= l.recorded) add_places(find_mark(l, number).behind);
+      }
+    }
   }
 
   /// All points so far count as passed, by every stream; the trainer's streams are strangers again. For whoever knows
@@ -166,8 +258,8 @@ public:
 
 private:
   struct mark {
-    event recorded;
     std::uint64_t number = 0;
+    stream_id of = 0;
     stream_clock behind{};
   };
   struct line {
@@ -180,20 +272,49 @@ private:
     std::uint64_t step_began = 0;
     stream_clock behind{};
     std::vector<mark> ring{};  // point n in ring[n mod size]; the size is a power of two
+    std::vector<event> events{};
+    std::uint64_t turned = 0;  // and its event in events[(n + turned) mod size]
 
     /// The number of the point whose event `number` would take over.
     [[nodiscard]] std::uint64_t recorded_at(std::uint64_t number) const noexcept {
       return ring[number & (ring.size() - 1)].number;
     }
+    [[nodiscard]] event& event_of(std::uint64_t number) noexcept {
+      return events[(number + turned) & (events.size() - 1)];
+    }
   };
 
+  /// Twice the room, when the step that runs has recorded every event.
   static void grow(line& l) {
-    const std::size_t size = std::max<std::size_t>(16, 2 * l.ring.size());
-    std::vector<mark> larger;
-    larger.reserve(size);
-    while (larger.size() < size) larger.push_back(mark{});
-    for (mark& old : l.ring) std::swap(larger[old.number & (size - 1)], old);
+    const std::size_t size = std::max<std::size_t>(4, 2 * l.ring.size());
+    std::vector<event> fresh(size - l.ring.size());
+    std::vector<mark> larger(size);
+    std::vector<event*> known(size, nullptr);
+    for (const mark& old : l.ring) {
+      larger[old.number & (size - 1)] = old;
+      known[old.number & (size - 1)] = &l.event_of(old.number);
+    }
+    std::vector<event> events;
+    events.reserve(size);
+    for (event* const e : known) {
+      events.push_back(std::move(e != nullptr ? *e : fresh.back()));
+      if (e == nullptr) fresh.pop_back();
+    }
     l.ring = std::move(larger);
+    l.events = std::move(events);
+    l.turned = 0;
+  }
+
+  /// `s` waits for the event of `m`.
+  void hold(stream_id s, const mark& m, const purpose& what) {
+    calls_.wait(streams_[m.of].event_of(m.number), streams_[s].handle, m.of, m.number,
+                purpose{what.tensor, what.layer, streams_[s].name});
+  }
+
+  /// Points of all streams, sorted by stream.
+  static std::uint64_t key(std::size_t stream, std::uint64_t number) noexcept {
+    constexpr unsigned bits = 56;
+    return static_cast<std::uint64_t>(stream) << bits | number;
   }
 
   static const mark& find_mark(const line& l, std::uint64_t number) noexcept {
@@ -234,12 +355,13 @@ private:
       ++count_;
     } else if (l.recorded != 0) {  // so that its points stay in one order
       const mark& m = find_mark(l, l.recorded);
-      event_ref(m.recorded).hold(handle, purpose{{}, 0, l.name});
+      hold(s, m, {});
       l.behind.join(m.behind);
     }
     return s;
   }
 
+  call_tape calls_;
   std::array<line, max_streams> streams_{};
   std::size_t count_ = 0;
   std::size_t fixed_ = 0;

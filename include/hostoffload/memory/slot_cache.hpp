@@ -74,6 +74,22 @@ public:
     for (const slot& s : slots_) visit(s);
   }
 
+  /// Whoever comes next in the order of an earlier time, when nothing was in use, gets what he got then.
+  void in_first_order() noexcept {
+    if (used_ != 0) return;
+    for (bucket& b : buckets_) b.first = b.last = nullptr;
+    for (slot& s : slots_) bucket_of(s.bytes).append(s);
+  }
+  /// What the choice of slots depends on. None is in use.
+  void print(state_print& to) const {
+    for (const bucket& b : buckets_) {
+      for (const slot* s = b.first; s != nullptr; s = s->next) {
+        to.add(s->bytes);
+        to.add(s->behind);
+      }
+    }
+  }
+
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_; }
   /// Allocated by this cache, or cut from the caller's region.
   [[nodiscard]] std::size_t total_bytes() const noexcept {

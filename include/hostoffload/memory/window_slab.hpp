@@ -31,6 +31,7 @@ public:
   struct room_to_leave {
     std::size_t bytes = 0;
     bool required = false;
+    friend bool operator==(const room_to_leave&, const room_to_leave&) = default;
   };
 
   /// A slot of `bytes` (a multiple of the alignment), made of neighbouring free slots and kept ones of rank below
@@ -75,24 +76,14 @@ public:
     slot* s = first_;
     std::size_t before = 0;
     for (; before + s->bytes <= offset; s = s->next) before += s->bytes;
-    std::size_t end = before;
-    for (slot* i = s; end < offset + bytes; end += i->bytes, i = i->next) {
-      if (i->state == slot_state::in_use) return nullptr;
-    }
-    end = before;
-    for (slot* i = s; end < offset + bytes; end += i->bytes, i = i->next) {
-      if (i->state != slot_state::kept) continue;
-      evict(*i->owner);
-      i->state = slot_state::free;
-      i->owner = nullptr;
-      i->rank = 0;
-    }
-    if (before < offset) s = &split(*s, offset - before);
-    while (s->bytes < bytes) merge_next(*s);
-    if (s->bytes > bytes) split(*s, bytes);
-    s->state = slot_state::in_use;
-    s->owner = &owner;
-    return s;
+    return take_from(*s, before, offset, bytes, owner, evict);
+  }
+  /// The same where `at` is known to be a slot, or to have been one that began at `begin`.
+  template <class Evict>
+  slot* take_at(slot& at, std::byte* begin, std::size_t bytes, tensor_record& owner, Evict&& evict) {
+    const auto offset = static_cast<std::size_t>(begin - first_->begin);
+    if (at.begin == begin) return take_from(at, offset, offset, bytes, owner, evict);
+    return take_at(offset, bytes, owner, evict);
   }
 
   void give_back(slot& s, const stream_clock& behind) noexcept {
@@ -113,6 +104,19 @@ public:
   template <class Visitor>
   void each(Visitor&& visit) const {
     for (const slot* s = first_; s != nullptr; s = s->next) visit(*s);
+  }
+
+  /// What the choice of places depends on. Nothing is in use or kept.
+  void print(state_print& to) const {
+    to.points.clear();
+    for (const slot* s = first_; s != nullptr; s = s->next) to.points.push_back(s->freed);
+    std::sort(to.points.begin(), to.points.end());
+    for (const slot* s = first_; s != nullptr; s = s->next) {
+      const auto order = std::lower_bound(to.points.begin(), to.points.end(), s->freed) - to.points.begin();
+      to.add(static_cast<std::uint64_t>(order));
+      to.add(s->bytes);
+      to.add(s->behind);
+    }
   }
 
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
@@ -259,6 +263,35 @@ private:
     p.ready = p.ready && is_covered(s.behind, taker);
     sum += s.bytes;
     return true;
+  }
+
+  /// `first` begins `before` bytes into the slab and holds the offset.
+  template <class Evict>
+  slot* take_from(slot& first, std::size_t before, std::size_t offset, std::size_t bytes, tensor_record& owner,
+                  Evict&& evict) {
+    std::size_t end = before;
+    for (slot* i = &first; end < offset + bytes; end += i->bytes, i = i->next) {
+      if (i->state == slot_state::in_use) return nullptr;
+    }
+    end = before;
+    for (slot* i = &first; end < offset + bytes; end += i->bytes, i = i->next) {
+      if (i->state != slot_state::kept) continue;
+      evict(*i->owner);
+      i->state = slot_state::free;
+      i->owner = nullptr;
+      i->rank = 0;
+    }
+    slot* s = &first;
+    if (before < offset) s = &split(*s, offset - before);
+    if (s->bytes > bytes) split(*s, bytes);
+    while (s->bytes < bytes) {
+      const std::size_t missing = bytes - s->bytes;
+      if (s->next->bytes > missing) split(*s->next, missing);
+      merge_next(*s);
+    }
+    s->state = slot_state::in_use;
+    s->owner = &owner;
+    return s;
   }
 
   slot& fresh() {

@@ -37,6 +37,7 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
        << "copies out " << r.copies_out << " (" << readable_bytes(r.bytes_out) << "), in " << r.copies_in << " ("
        << readable_bytes(r.bytes_in) << "); late fetches " << r.late_fetches << "; host waits " << r.host_waits << '\n';
   if (r.replays != 0) text << "launch " << r.replays << " of a captured step\n";
+  if (r.repeated) text << "enqueued from the list of an earlier step's calls\n";
   if (r.sampled) {
     text << std::setprecision(4) << "step time " << r.step_s * 1e3 << " ms, exposed " << r.exposed_s * 1e3
          << " ms (estimated from events around the compute stream's waits)\n";
@@ -64,11 +65,11 @@ inline void to_json(std::ostream& out, const step_report& r) {
        << ", \"host_peak_bytes\": " << r.host_peak_bytes << ", \"bytes_out\": " << r.bytes_out
        << ", \"bytes_in\": " << r.bytes_in << ", \"copies_out\": " << r.copies_out << ", \"copies_in\": " << r.copies_in
        << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits
-       << ", \"replays\": " << r.replays << ", \"planned\": " << (r.planned ? "true" : "false")
-       << ", \"plan_departures\": " << r.plan_departures << ", \"plan_note\": " << std::quoted(r.plan_note)
-       << ", \"plan_window_bytes\": " << r.plan_window_bytes << ", \"plan_alive_bytes\": " << r.plan_alive_bytes
-       << ", \"window_top_bytes\": " << r.window_top_bytes << ", \"plan_step_s\": " << r.plan_step_s
-       << ", \"plan_exposed_s\": " << r.plan_exposed_s << ", \"warnings\": [";
+       << ", \"replays\": " << r.replays << ", \"repeated\": " << (r.repeated ? "true" : "false")
+       << ", \"planned\": " << (r.planned ? "true" : "false") << ", \"plan_departures\": " << r.plan_departures
+       << ", \"plan_note\": " << std::quoted(r.plan_note) << ", \"plan_window_bytes\": " << r.plan_window_bytes
+       << ", \"plan_alive_bytes\": " << r.plan_alive_bytes << ", \"window_top_bytes\": " << r.window_top_bytes
+       << ", \"plan_step_s\": " << r.plan_step_s << ", \"plan_exposed_s\": " << r.plan_exposed_s << ", \"warnings\": [";
   std::string_view separator;
   for (const std::string_view w : r.warnings) {
     text << separator << std::quoted(w);

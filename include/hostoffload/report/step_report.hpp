@@ -46,6 +46,7 @@ struct step_report {
   std::size_t replays = 0;     // of a captured step: launches so far, this one included; 0: a step of its own
   std::vector<std::string_view> warnings{};  // what keeps copies from being hidden; each in one report only
 
+  bool repeated = false;              // the step asked what an earlier one had: enqueued from that one's list of calls
   bool planned = false;               // the step followed a plan to its end
   std::size_t plan_departures = 0;    // 1: it did not, though there was one
   std::string_view plan_note{};       // why there is no plan; empty when there is one, or none is wanted

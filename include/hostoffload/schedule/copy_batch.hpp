@@ -1,6 +1,7 @@
 #pragma once
 // Neighbouring copies of one direction, gathered so that one call enqueues them.
 
+#include <hostoffload/cuda/call_tape.hpp>
 #include <hostoffload/cuda/error.hpp>
 
 #include <cuda_runtime_api.h>
@@ -39,20 +40,9 @@ public:
   }
   void clear() noexcept { count_ = bytes_ = 0; }
 
-  /// One call from CUDA 13 on; before, one per copy. `on` is neither the legacy default stream nor being captured: a
-  /// capture loses batches. Does not synchronize.
-  void enqueue(cudaStream_t on, cudaMemcpyKind kind, const purpose& what) {
-#if CUDART_VERSION >= 13000
-    static_cast<void>(kind);
-    cudaMemcpyAttributes in_stream_order{};
-    in_stream_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-    std::size_t first = 0;
-    check(cudaMemcpyBatchAsync(to_.data(), from_.data(), sizes_.data(), count_, &in_stream_order, &first, 1, on),
-          "cudaMemcpyBatchAsync", what);
-#else
-    for (std::size_t i = 0; i < count_; ++i)
-      check(cudaMemcpyAsync(to_[i], from_[i], sizes_[i], kind, on), "cudaMemcpyAsync", what);
-#endif
+  /// Does not synchronize.
+  void enqueue(call_tape& calls, cudaStream_t on, cudaMemcpyKind way, const purpose& what) const {
+    calls.copy_batch(to_.data(), from_.data(), sizes_.data(), count_, way, on, what);
   }
 
 private:

@@ -15,6 +15,7 @@
 #include <hostoffload/environment.hpp>
 #include <hostoffload/memory/callers_memory.hpp>
 #include <hostoffload/memory/host_piece.hpp>
+#include <hostoffload/memory/remembered_places.hpp>
 #include <hostoffload/memory/slot_cache.hpp>
 #include <hostoffload/memory/window_slab.hpp>
 #include <hostoffload/options.hpp>
@@ -23,6 +24,7 @@
 #include <hostoffload/schedule/host_value_request.hpp>
 #include <hostoffload/schedule/step_history.hpp>
 #include <hostoffload/schedule/step_planner.hpp>
+#include <hostoffload/schedule/step_tape.hpp>
 #include <hostoffload/schedule/tensor_record.hpp>
 
 #include <array>
@@ -123,10 +125,7 @@ public:
   [[nodiscard]] step_report report();
   [[nodiscard]] std::optional<recorded_step> record() const { return planner_ ? planner_->record() : std::nullopt; }
   [[nodiscard]] cudaStream_t compute() const noexcept { return order_.handle(compute_id); }
-  [[nodiscard]] std::byte* device_pointer(const tensor_record& r) const noexcept { return r.device->begin; }
-  [[nodiscard]] static std::byte* making_pointer(const tensor_record& r) noexcept {
-    return (r.aside != nullptr ? r.aside : r.device)->begin;
-  }
+  [[nodiscard]] static std::byte* making_pointer(const tensor_record& r) noexcept { return r.makes_at; }
   void throw_if_closed() const {
     if (closed_) throw usage_error("the scheduler has been destroyed: its tensors and steps are used while it lives");
   }
@@ -165,19 +164,49 @@ private:
     engine& engine_;
   };
 
+  // engine_repeat.hpp
+  bool begin_repeated(bool timed);
+  bool end_repeated();
+  void begin_writing() noexcept;
+  void end_writing();
+  void stop_writing() noexcept;
+  void write(request_kind is, const lease_request& q) noexcept {
+    if (tape_.writing()) write_lease(is, q);
+  }
+  void write_lease(request_kind is, const lease_request& q) noexcept;
+  void write_make(const lease_request& q) noexcept;
+  void write_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                 bool left_by_exception) noexcept;
+  void write_request(taped_request r) noexcept;
+  [[nodiscard]] std::optional<outcome> play_request(lease_request& q) {
+    return tape_.playing() ? play_next(q) : std::nullopt;
+  }
+  [[nodiscard]] std::optional<outcome> play_next(lease_request& q);
+  [[nodiscard]] bool play(request_kind is, lease_request& q) { return tape_.playing() && play_lease(is, q); }
+  [[nodiscard]] bool play_lease(request_kind is, lease_request& q);
+  [[nodiscard]] bool play_calls(const taped_request& r);
+  [[nodiscard]] bool play_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                              bool left_by_exception) noexcept;
+  void catch_up() {
+    if (tape_.playing()) catch_up_from_tape(cudaSuccess);
+  }
+  void catch_up_from_tape(cudaError_t failure);
+  void catch_up_quietly() noexcept;
+  void forget_tape() noexcept {
+    catch_up_quietly();
+    stop_writing();
+    tape_.forget();
+  }
+  void print_state();
+
   // engine_lease.hpp
   void warn_if_serialised(cudaStream_t on);
   outcome request(lease_request& q, bool oldest);
-  bool begin_making(lease_request& q, bool oldest);
-  promise_base& making_coroutine(lease_request& q, const promise_base* waiter);
-  void finish_making(tensor_record& r, const branch& under);
-  void throw_if_gone(const lease_request& q);
-  void abort_making(const maker& what, bool has_run) noexcept;
   void grant(lease_request& q);
   void settle(tensor_record& r);
   void drop(tensor_record& r) noexcept;
   void drop_shared() noexcept;
-  static void keep(tensor_record& r) noexcept;
+  void keep(tensor_record& r) noexcept;
   [[nodiscard]] static stream_clock last_users(const tensor_record& r) noexcept;
   void finish_life(tensor_record& r, bool by_last_use) noexcept;
   void serve_waiters();
@@ -190,8 +219,18 @@ private:
   void throw_unless_mine(const promise_base& waiter) const;
   void throw_without_host_slot(const tensor_record& r) const;
 
+  // engine_making.hpp
+  bool begin_making(lease_request& q, bool oldest);
+  void begin_branch(lease_request& q, bool again) noexcept;
+  promise_base& making_coroutine(lease_request& q, const promise_base* waiter);
+  void finish_making(tensor_record& r, const branch& under);
+  void finish_making_and_grant(lease_request& q);
+  void throw_if_gone(const lease_request& q);
+  void abort_making(const maker& what, bool has_run) noexcept;
+
   // engine_copies.hpp
   slot* take_slot(tensor_record& r, const branch* line, bool oldest, std::uint64_t rank_limit, stream_id taker);
+  slot* take_in_window(tensor_record& r, const remembered_places::search& wanted, stream_id taker);
   void hold_slot(const tensor_record& r, const slot& s) noexcept;
   void free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept;
   void use_begins(slot& s, tensor_record& r) noexcept;
@@ -270,6 +309,7 @@ private:
 
   std::optional<device_allocation> window_memory_;
   std::optional<window_slab> window_;
+  remembered_places places_;
   std::optional<slot_cache<device_allocation>> device_;
   std::optional<slot_cache<host_piece>> host_;
   std::size_t host_planned_ = 0;  // bytes of slots of all offloaded tensors
@@ -319,6 +359,10 @@ private:
   std::uint64_t gate_ = 0;                 // the compute stream's point behind which the last planned copies in are,
   std::uint32_t gated_at_ = 0;             // recorded at this point of the plan
 
+  step_tape tape_;
+  std::array<std::uint64_t, max_streams> writing_from_{};  // the last points before the step that is written
+  state_print state_;
+
   step_report now_;
   std::optional<step_history> history_;
 };
@@ -328,6 +372,8 @@ private:
 #include <hostoffload/schedule/engine_capture.hpp>  // IWYU pragma: export
 #include <hostoffload/schedule/engine_copies.hpp>   // IWYU pragma: export
 #include <hostoffload/schedule/engine_lease.hpp>    // IWYU pragma: export
+#include <hostoffload/schedule/engine_making.hpp>   // IWYU pragma: export
 #include <hostoffload/schedule/engine_plan.hpp>     // IWYU pragma: export
+#include <hostoffload/schedule/engine_repeat.hpp>   // IWYU pragma: export
 #include <hostoffload/schedule/engine_step.hpp>     // IWYU pragma: export
 #include <hostoffload/schedule/engine_waiting.hpp>  // IWYU pragma: export

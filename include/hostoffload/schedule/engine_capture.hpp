@@ -83,6 +83,7 @@ inline void engine::discard_capture() noexcept {
 inline void engine::launch(captured_step& step) {
   throw_if_closed();
   throw_kept_error();
+  tape_.begin_step(false);
   if (in_step_) throw usage_error("a captured step is launched while another step of the same scheduler runs");
   if (step.layout != layout_) {
     throw stale_graph_error("the captured step is stale: " + std::string(layout_changed_by_) +
@@ -109,6 +110,7 @@ inline void engine::observe_all_slots(void (*told)(void*, std::size_t)) const {
 
 inline void engine::invalidate_graphs(std::string_view why) noexcept {
   ++layout_;
+  tape_.forget();
   layout_changed_by_ = why;
 }
 

@@ -27,6 +27,7 @@ inline window_slab::room_to_leave engine::room_to_leave(std::size_t bytes, const
 inline void engine::use_begins(slot& s, tensor_record& r) noexcept {
   s.state = slot_state::in_use;
   if (!r.in_window()) return;
+  places_.note(s);
   note(r, use_event::begins);
   window_in_use_ += s.bytes;
   least_window_seen_ = std::max(least_window_seen_, window_in_use_);
@@ -42,6 +43,7 @@ inline void engine::use_ends(slot& s, tensor_record& r) noexcept {
 inline void engine::keep(tensor_record& r) noexcept {
   r.device->state = slot_state::kept;
   r.device->rank = r.rank;
+  places_.note(*r.device);
   r.device->behind = last_users(r);
 }
 
@@ -100,8 +102,7 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
   }
   if (r.in_window() && window_) {
     const auto leave = ahead ? window_slab::room_to_leave{} : room_to_leave(bytes, line, oldest);
-    taken = window_->take(bytes, r, rank_limit, leave, order_.clock_of(taker),
-                          [this](tensor_record& evicted) { forget_device_copy(evicted); });
+    taken = take_in_window(r, {bytes, rank_limit, leave}, taker);
     if (taken == nullptr) return nullptr;
   } else {
     if (capturing_ && !device_->has_free(bytes)) {
@@ -114,18 +115,34 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
   return taken;
 }
 
+inline slot* engine::take_in_window(tensor_record& r, const remembered_places::search& wanted, stream_id taker) {
+  const auto evict = [this](tensor_record& evicted) { forget_device_copy(evicted); };
+  slot* taken = nullptr;
+  if (const remembered_places::place* const known = places_.find(wanted)) {
+    if (known->begin != nullptr) taken = window_->take_at(*known->first, known->begin, wanted.bytes, r, evict);
+  } else {
+    taken = window_->take(wanted.bytes, r, wanted.rank_limit, wanted.leave, order_.clock_of(taker), evict);
+  }
+  places_.remember(wanted,
+                   taken != nullptr ? remembered_places::place{taken->begin, taken} : remembered_places::place{});
+  if (taken != nullptr) places_.note(*taken);
+  return taken;
+}
+
 inline void engine::hold_slot(const tensor_record& r, const slot& s) noexcept {
   (r.in_window() ? window_held_ : device_held_) += s.bytes;
   now_.window_peak_bytes = std::max(now_.window_peak_bytes, window_held_);
   now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);
-  if (options_.observer.taken != nullptr) options_.observer.taken(s.begin, s.bytes);
+  order_.calls().tell(options_.observer.taken, s.begin, s.bytes);
 }
 
 /// The slot is not in use any more; its next owner goes behind `behind`.
 inline void engine::free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept {
-  if (options_.observer.given_back != nullptr) options_.observer.given_back(s->begin, s->bytes);
+  order_.calls().tell(options_.observer.given_back, s->begin, s->bytes);
   (r.in_window() ? window_held_ : device_held_) -= s->bytes;
   if (r.in_window() && window_) {
+    s->state = slot_state::free;
+    places_.note(*s);
     window_->give_back(*s, behind);
   } else {
     device_->give_back(*s, behind);
@@ -136,7 +153,7 @@ inline void engine::free_slot(tensor_record& r, slot*& s, const stream_clock& be
 
 /// The slab takes the slot for somebody else; the values are on the host.
 inline void engine::forget_device_copy(tensor_record& r) noexcept {
-  if (options_.observer.given_back != nullptr) options_.observer.given_back(r.device->begin, r.device->bytes);
+  order_.calls().tell(options_.observer.given_back, r.device->begin, r.device->bytes);
   window_held_ -= r.device->bytes;
   row(r).freed_bytes += r.life_bytes;
   r.device = nullptr;
@@ -192,10 +209,10 @@ inline void engine::enqueue_copies_out() {
   const observed_range range(options_.ranges, range_kind::copy_out, r.name, r.position.index);
   if (planner_) planner_->recorder.copy_begins(link_way::out, leaving_.bytes(), order_.handle(out_id_));
   if (stowed.size() == 1) {
-    check(cudaMemcpyAsync(r.host->begin, r.device->begin, r.life_bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_)),
-          "cudaMemcpyAsync", what);
+    order_.calls().copy(r.host->begin, r.device->begin, r.life_bytes, cudaMemcpyDeviceToHost, order_.handle(out_id_),
+                        what);
   } else {
-    leaving_.enqueue(order_.handle(out_id_), cudaMemcpyDeviceToHost, what);
+    leaving_.enqueue(order_.calls(), order_.handle(out_id_), cudaMemcpyDeviceToHost, what);
   }
   const std::uint64_t point =
       out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
@@ -256,10 +273,9 @@ inline void engine::enqueue_copies_in() {
   const observed_range range(options_.ranges, range_kind::copy_in, r.name, r.position.index);
   if (planner_) planner_->recorder.copy_begins(link_way::in, arriving_.bytes(), order_.handle(in_id_));
   if (fetched.size() == 1) {
-    check(cudaMemcpyAsync(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_)),
-          "cudaMemcpyAsync", what);
+    order_.calls().copy(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_), what);
   } else {
-    arriving_.enqueue(order_.handle(in_id_), cudaMemcpyHostToDevice, what);
+    arriving_.enqueue(order_.calls(), order_.handle(in_id_), cudaMemcpyHostToDevice, what);
   }
   const std::uint64_t point =
       in_id_ == compute_id ? order_.next_point(compute_id) : order_.record(in_id_, r.as_purpose());

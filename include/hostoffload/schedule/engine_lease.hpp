@@ -22,6 +22,7 @@ inline void engine::resize(tensor_record& r, std::size_t bytes) {
     fail("is resized in a captured step, which uses the sizes that tensors were built for");
   if (!in_step_) fail("is resized outside a step: a size holds for one life");
   if (bytes == r.life_bytes) return;
+  catch_up();
   if (r.state == life::alive || (r.state == life::making && bytes > r.life_bytes)) {
     fail("is resized when it has its room: resize it before it is made, or to less while it is made");
   }
@@ -29,6 +30,7 @@ inline void engine::resize(tensor_record& r, std::size_t bytes) {
     fail("is made again with another size than before: recomputation has to give the same values");
   }
   r.life_bytes = bytes;
+  tape_.spoil();
 }
 
 inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool last_use) {
@@ -36,7 +38,7 @@ inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool
   lease_request q;
   q.tensor = &r;
   const std::size_t known = order_.count();
-  q.stream = order_.find(on);
+  q.stream = order_.find(on, [this] { catch_up(); });
   if (order_.count() != known) warn_if_serialised(on);
   q.last_use = last_use;
   q.line = current_line();
@@ -45,6 +47,7 @@ inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool
 
 inline outcome engine::request(lease_request& q, bool oldest) {
   throw_kept_error();
+  if (const std::optional<outcome> played = play_request(q)) return *played;
   tensor_record& r = *q.tensor;
   if (!in_step_)
     throw usage_error("tensor " + r.title() + ": leases are taken within a step: scheduler.run(…), or a step object");
@@ -71,161 +74,13 @@ inline outcome engine::request(lease_request& q, bool oldest) {
     if (r.made_by == nullptr) {
       throw usage_error("tensor " + r.title() + " has no values: produce it in this step, or define how it is made");
     }
-    return begin_making(q, oldest) ? outcome::make : outcome::no_room;
+    if (!begin_making(q, oldest)) return outcome::no_room;
+    write_make(q);
+    return outcome::make;
   }
   grant(q);
+  write(request_kind::lease, q);
   return outcome::granted;
-}
-
-/// Takes a slot for each tensor that the define function writes. Values that are here already are not written again:
-/// what the function writes for them goes aside.
-inline bool engine::begin_making(lease_request& q, bool oldest) {
-  tensor_record& r = *q.tensor;
-  const bool again = r.state == life::alive || q.line->recomputes();
-  for (tensor_record* m : r.made_by->members) {
-    if (m->state == life::making)
-      throw usage_error("tensor " + m->title() + " is being made or written while its group is needed");
-    if (!again && m->state == life::alive) {
-      throw usage_error("tensor " + m->title() + " still holds values while " + r.title() +
-                        " of its group begins anew: end its life with co_await std::move(tensor)");
-    }
-  }
-  try {
-    stream_clock needed;
-    for (tensor_record* m : r.made_by->members) {
-      slot* const taken = take_slot(*m, q.line, oldest, any_rank, compute_id);
-      if (taken == nullptr) {
-        abort_making(*r.made_by, false);
-        return false;
-      }
-      use_begins(*taken, *m);
-      needed.join(taken->behind);
-      const bool here = m != &r && again && (m->state == life::none || m->device != nullptr || m->on_host);
-      (here ? m->aside : m->device) = taken;
-      if (again && m->in_window() && planner_) planner_->mark_odd();
-      if (here) continue;
-      m->temporary = m->state == life::none && again;
-      m->remaking = m->state == life::alive;
-      m->state = life::making;
-      if (!again && m->in_window()) fetching_ahead_ = false;
-    }
-    put_behind(compute_id, needed, r.as_purpose());
-    follow_plan(false);
-  } catch (...) {
-    abort_making(*r.made_by, false);
-    throw;
-  }
-  if (again) ++row(r).recomputed;
-  trace([&](step_recorder& t) { t.making_begins(*r.made_by, q.line->maker_around(), again); });
-  q.making = branch{};
-  q.making.parent = q.line;
-  q.making.making = r.made_by.get();
-  q.making.again = again;
-  q.range.emplace(options_.ranges, again ? range_kind::recompute : range_kind::make, r.name, r.position.index);
-  return true;
-}
-
-/// The slots go back; the tensors are as before. If the function has run, their next owners go behind all it may have
-/// enqueued.
-inline void engine::abort_making(const maker& what, bool has_run) noexcept {
-  if (closed_) return;
-  if (has_run) trace([](step_recorder& t) { t.spoil(); });
-  for (tensor_record* m : what.members) {
-    const bool is_aside = m->aside != nullptr;
-    if (!is_aside && m->state != life::making) continue;
-    slot*& taken = is_aside ? m->aside : m->device;
-    if (!is_aside) m->state = m->remaking && !m->gone ? life::alive : life::none;
-    use_ends(*taken, *m);
-    free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);
-    if (std::exchange(m->gone, false)) free_records_.push_back(m);
-  }
-}
-
-inline void engine::finish_making(tensor_record& r, const branch& under) {
-  trace([&](step_recorder& t) { t.making_ends(*r.made_by); });
-  stream_clock made;
-  made.join(compute_id, order_.next_point(compute_id));
-  for (tensor_record* m : r.made_by->members) {
-    if (m->aside != nullptr) {
-      use_ends(*m->aside, *m);
-      free_slot(*m, m->aside, made);
-      continue;
-    }
-    m->state = life::alive;
-    m->written = made;
-    m->readers = {};
-    ++m->generation;
-    use_ends(*m->device, *m);
-    m->unused = m != &r;
-    if (m->in_window() && !m->temporary && !follows_plan()) copy_out(*m);
-  }
-  enqueue_copies_out();
-  if (!under.recomputes()) drop_shared();
-  follow_plan(false);
-}
-
-inline void engine::make_inline(lease_request& q) {
-  q.made_by = q.tensor->made_by;
-  branch* const outer = std::exchange(inline_line_, &q.making);
-  try {
-    q.made_by->call();
-    throw_if_gone(q);
-  } catch (...) {
-    inline_line_ = outer;
-    abort_making(*q.made_by, true);
-    throw;
-  }
-  inline_line_ = outer;
-  finish_making(*q.tensor, *q.line);
-  grant(q);
-}
-
-/// Somebody destroyed the tensor while its define function ran.
-inline void engine::throw_if_gone(const lease_request& q) {
-  throw_if_closed();
-  if (q.tensor->made_by == q.made_by) return;
-  throw_kept_error();
-  throw usage_error("a tensor of a group was destroyed while the group was made");
-}
-
-/// The coroutine, ready to start; `waiter` if another one awaits it.
-inline promise_base& engine::making_coroutine(lease_request& q, const promise_base* waiter) {
-  q.made_by = q.tensor->made_by;
-  try {
-    if (waiter != nullptr) throw_unless_mine(*waiter);
-    q.making_task = q.made_by->start();
-    promise_base& child = task_access::unstarted(*q.making_task);
-    child.line = &q.making;
-    return child;
-  } catch (...) {
-    q.making_task.reset();
-    abort_making(*q.made_by, true);
-    throw;
-  }
-}
-
-inline void engine::start_making(lease_request& q, promise_base& waiter) {
-  promise_base& child = making_coroutine(q, &waiter);
-  child.start_under(waiter);
-  child.line = &q.making;
-  loop_.put_first(child);
-}
-
-inline void engine::finish(lease_request& q) {
-  if (q.failure) std::rethrow_exception(q.failure);
-  if (q.granted) return;
-  try {
-    task_access::promise(*q.making_task).take();
-    throw_if_gone(q);
-  } catch (...) {
-    give_up(q);
-    serve_waiters();
-    throw;
-  }
-  q.making_task.reset();
-  finish_making(*q.tensor, *q.line);
-  grant(q);
-  serve_waiters();
 }
 
 inline void engine::lease_now(lease_request& q) {
@@ -282,6 +137,7 @@ inline void engine::grant(lease_request& q) {
   r.unused = false;
   r.last_use = r.last_use || q.last_use;
   q.generation = r.generation;
+  q.data = r.device->begin;
   q.granted = true;
   if (first) follow_plan_in_use();
 }
@@ -289,6 +145,7 @@ inline void engine::grant(lease_request& q) {
 /// A writable lease for code that fills the tensor itself.
 inline void engine::begin_produce(lease_request& q) {
   throw_kept_error();
+  if (play(request_kind::produce, q)) return;
   tensor_record& r = *q.tensor;
   if (!in_step_)
     throw usage_error("tensor " + r.title() + ": produce within a step: scheduler.run(…), or a step object");
@@ -322,18 +179,24 @@ inline void engine::begin_produce(lease_request& q) {
   r.pattern.begins(++uses_);
   if (r.in_window()) fetching_ahead_ = false;
   q.generation = ++r.generation;
+  q.data = taken->begin;
   q.granted = true;
   follow_plan_in_use();
+  write(request_kind::produce, q);
 }
 
 inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
                               bool left_by_exception) noexcept {
-  if (closed_ || generation != r.generation) return;  // of a life that is over
+  if (closed_ || play_end(r, generation, on, writing, left_by_exception)) return;
+  if (generation != r.generation) return;  // of a life that is over
   try {
     const std::uint64_t released = order_.lease_ends(on);
     (writing ? r.written : r.readers).join(on, released);
     if (writing) r.state = life::alive;
-    if (--r.leases != 0) return;
+    if (--r.leases != 0) {
+      write_end(r, generation, on, writing, left_by_exception);
+      return;
+    }
     r.pattern.ends(++uses_);
     trace([&](step_recorder& t) { t.use_ends(r); });
     use_ends(*r.device, r);
@@ -348,6 +211,7 @@ inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream
     }
     follow_plan(false);
     if (r.in_window() && may_fetch_ahead() && order_.next_point(on) == released) order_.record(on, r.as_purpose());
+    write_end(r, generation, on, writing, left_by_exception);
     serve_waiters();
   } catch (...) {
     if (!kept_error_) kept_error_ = std::current_exception();

@@ -42,6 +42,7 @@ inline engine::engine(const scheduler_options& options) : options_(options) {
 inline void engine::close() noexcept {
   if (closed_) return;
   closed_ = true;
+  tape_.forget();
   if (capturing_) discard_capture();
   for (const auto& s : {&out_stream_, &in_stream_}) {
     if (*s) ignore(cudaStreamSynchronize((*s)->get()));
@@ -61,6 +62,7 @@ inline void engine::close() noexcept {
 
 inline tensor_record& engine::add(std::string_view name, layer_position at, std::size_t bytes, choice wanted) {
   throw_if_closed();
+  forget_tape();
   if (bytes == 0) throw usage_error("tensor " + std::string(name) + ": a tensor has at least one element");
   choice placed = wanted;
   if (wanted == choice::offload || wanted == choice::offload_or_save || wanted == choice::offload_or_remat) {
@@ -105,6 +107,7 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
 /// A tensor that is being made leaves its record, and the slot that is being written, to whoever makes it.
 inline void engine::remove(tensor_record& r) noexcept {
   if (closed_) return;
+  forget_tape();
   if (r.in_window()) forget_plan();
   if (planner_) planner_->recorder.forget();
   invalidate_graphs("a tensor was destroyed");
@@ -146,6 +149,7 @@ inline void engine::remove(tensor_record& r) noexcept {
 
 inline void engine::define(const std::shared_ptr<maker>& made_by) {
   throw_if_closed();
+  forget_tape();
   for (tensor_record* m : made_by->members) {
     if (std::count(made_by->members.begin(), made_by->members.end(), m) != 1)
       throw usage_error("tensor " + m->title() + " is in its group twice: one function writes it once");
@@ -232,9 +236,10 @@ inline void engine::begin_step() {
   const bool sampled = options_.sample_every != 0 && steps_ >= 3 && (steps_ - 3) % options_.sample_every == 0;
   history_->begin(steps_, sampled, compute());
   plan_ahead();
+  const bool timed = sampled || (planner_ && steps_ >= 3 && options_.sample_every != 0 && planner_->wants_times());
+  if (begin_repeated(timed)) return;
   begin_counting();
   if (!planner_) return;
-  const bool timed = sampled || (steps_ >= 3 && options_.sample_every != 0 && planner_->wants_times());
   try {
     planner_->recorder.begin(steps_, timed, compute());
   } catch (...) {
@@ -257,6 +262,10 @@ inline void engine::begin_counting() {
   }
   gated_at_ = ~std::uint32_t{0};
   order_.begin_step();
+  device_->in_first_order();
+  places_.begin_step();
+  looked_ahead_at_ = order_.last_point(compute_id);
+  begin_writing();
   step_range_.emplace(options_.ranges, range_kind::step, std::string_view(), steps_);
   in_step_ = true;
 }
@@ -278,7 +287,9 @@ inline void engine::begin_report() noexcept {
 
 inline void engine::end_step() {
   throw_if_closed();
+  if (end_repeated()) return;
   finish_step();
+  end_writing();
   history_->end(now_, compute());
 }
 
@@ -288,6 +299,7 @@ inline void engine::finish_step() {
   step_range_.reset();
   in_step_ = false;
   if (failure) {
+    stop_writing();
     history_->abandon();
     if (planner_) planner_->abandon_step();
     std::rethrow_exception(failure);
@@ -335,6 +347,8 @@ inline void engine::drop_leases_of(tensor_record& r) noexcept {
 
 inline void engine::abandon_step() noexcept {
   if (closed_) return;
+  catch_up_quietly();
+  stop_writing();
   loop_.clear();
   shared_.clear();
   while (first_waiting_ != nullptr) dequeue(*first_waiting_);

@@ -13,6 +13,7 @@ inline void engine::throw_unless_mine(const promise_base& waiter) const {
 
 inline void engine::enqueue(lease_request& q, promise_base& waiter) {
   throw_unless_mine(waiter);
+  tape_.spoil();
   q.waiter = &waiter;
   q.next = nullptr;
   q.queued = true;
@@ -107,6 +108,8 @@ inline void engine::throw_no_room(const lease_request& q) const {
 
 inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) {
   throw_unless_mine(waiter);
+  catch_up();
+  tape_.spoil();
   q.waiter = &waiter;
   q.line = waiter.line;
   host_value_request** end = &first_value_;

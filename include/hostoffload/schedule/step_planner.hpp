@@ -90,6 +90,8 @@ public:
     }
     return departed;
   }
+  /// A step was what an earlier one was.
+  void end_repeated_step() noexcept { departures_ = 0; }
   void abandon_step() noexcept {
     recorder.abandon();
     following_ = left_ = departed_ = false;

@@ -53,19 +53,21 @@ struct tensor_record {
   std::shared_ptr<maker> made_by{};
 
   life state = life::none;
-  std::uint64_t generation = 0;  // leases of earlier lives are void
-  bool last_use = false;         // memory goes back when the last lease ends
-  bool remaking = false;         // while making: values that were dropped
-  bool temporary = false;        // its life was over: made again for one recomputation alone
-  bool unused = false;           // made together with another tensor and not leased yet
-  bool gone = false;             // destroyed while it was being made
+  std::uint64_t generation = 0;           // leases of earlier lives are void
+  std::uint64_t generation_at_start = 0;  // of the step that is taped
+  bool last_use = false;                  // memory goes back when the last lease ends
+  bool remaking = false;                  // while making: values that were dropped
+  bool temporary = false;                 // its life was over: made again for one recomputation alone
+  bool unused = false;                    // made together with another tensor and not leased yet
+  bool gone = false;                      // destroyed while it was being made
   unsigned leases = 0;
   use_pattern pattern{};
 
   slot* device = nullptr;
-  slot* aside = nullptr;   // takes what a group's function writes where the values are here already
-  stream_clock written{};  // the last write to the device slot
-  stream_clock readers{};  // its last readers
+  std::byte* makes_at = nullptr;  // where a define function writes it
+  slot* aside = nullptr;          // takes what a group's function writes where the values are here already
+  stream_clock written{};         // the last write to the device slot
+  stream_clock readers{};         // its last readers
 
   slot* host = nullptr;
   bool on_host = false;
@@ -97,6 +99,7 @@ struct lease_request {
   std::shared_ptr<maker> made_by{};       // lives until then, whatever becomes of the tensor
   bool granted = false;
   std::uint64_t generation = 0;  // of the lease granted
+  std::byte* data = nullptr;     // and its memory
   std::exception_ptr failure{};
 };
 

@@ -41,6 +41,13 @@ public:
   /// Whether the longest gap lies behind.
   [[nodiscard]] bool past_longest_gap() const noexcept { return expected_gap_ != 0 && uses_ > expected_gap_; }
 
+  /// What is expected of the next life.
+  template <class Print>
+  void print(Print& to) const {
+    to.add(expected_gap_);
+    to.add(expected_uses_);
+  }
+
 private:
   std::uint64_t last_ = 0;
   std::uint64_t longest_ = 0;

@@ -1,0 +1,175 @@
+#pragma once
+// What a step asks of the scheduler, request by request, beside the calls that this leads to (call_tape). A step that
+// comes again, from a state in which the same is decided, is played: each request is compared with the one that was
+// next, and its calls are enqueued. No decision, search or clock is left.
+//
+// A tape is written in every step that is not played. It is good when two steps in a row ask the same, and the states
+// in which they begin print the same numbers.
+
+#include <hostoffload/coroutine/loop.hpp>
+#include <hostoffload/cuda/stream_order.hpp>
+#include <hostoffload/report/step_report.hpp>
+#include <hostoffload/schedule/tensor_record.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace hostoffload::inline v0::detail {
+
+enum class request_kind : std::uint8_t {
+  lease,    // of values that are there, or arrive
+  make,     // the define function has to run
+  made,     // and has run; the lease on what it made
+  produce,  // a writable lease
+  end,      // of a lease
+};
+
+struct taped_request {
+  tensor_record* tensor = nullptr;
+  request_kind is = request_kind::lease;
+  stream_id on = 0;
+  bool flag = false;   // lease, make, made: the last use; end: of a writable lease
+  bool again = false;  // make: of values that were dropped
+  std::uint32_t calls_end = 0;
+  std::uint64_t generation = 0;  // of the lease, above the tensor's at the step's beginning
+  std::byte* data = nullptr;     // that the lease is given
+  std::size_t first_room = 0;    // make: of what the function writes, in rooms()
+
+  [[nodiscard]] bool asks_same(const taped_request& other) const noexcept {
+    return tensor == other.tensor && is == other.is && on == other.on && flag == other.flag && again == other.again;
+  }
+};
+
+class step_tape {
+public:
+  [[nodiscard]] bool writing() const noexcept { return writing_; }
+  [[nodiscard]] bool playing() const noexcept { return playing_; }
+  /// Whether steps are being written until there is a good tape.
+  [[nodiscard]] bool wants_steps() const noexcept { return !good_; }
+
+  /// A step begins that is not played: the state changes.
+  void begin_step(bool written) noexcept {
+    at_start_ = false;
+    writing_ = written && !good_;
+    if (!writing_) return;
+    position_ = 0;
+    same_ = true;
+    rooms_.clear();
+  }
+  void write(const taped_request& r) noexcept {
+    try {
+      if (position_ == requests_.size()) {
+        same_ = false;
+        requests_.push_back(r);
+      } else {
+        same_ = same_ && requests_[position_].asks_same(r);
+        requests_[position_] = r;
+      }
+      ++position_;
+    } catch (const std::bad_alloc&) {
+      spoil();
+    }
+  }
+  /// Memory for what a define function writes, before the request is written.
+  void write_room(std::byte* at) noexcept {
+    try {
+      rooms_.push_back(at);
+    } catch (const std::bad_alloc&) {
+      spoil();
+    }
+  }
+  /// The step cannot be repeated.
+  void spoil() noexcept {
+    if (!writing_) return;
+    writing_ = same_ = false;
+    requests_.clear();
+  }
+  /// It is over: with this report, and so many points on each stream.
+  void end_step(const step_report& report, const std::array<std::uint64_t, max_streams>& points) {
+    if (!std::exchange(writing_, false)) return;
+    same_ = same_ && position_ == requests_.size() && position_ != 0;
+    requests_.resize(position_);
+    report_ = report;
+    report_.repeated = true;
+    points_ = points;
+  }
+
+  /// Whether the state at the beginning of the next step has to be looked at.
+  [[nodiscard]] bool wants_state() noexcept {
+    if (at_start_) return false;
+    if (good_ || ++looks_ <= many_looks) return true;  // so that whatever allocates does so in the first steps
+    return same_ && looks_ % many_looks < 2;
+  }
+  void look(std::vector<std::uint64_t>& state) {
+    at_start_ = (good_ || same_) && state == start_;
+    good_ = good_ || at_start_;
+    if (at_start_) return;
+    if (good_ && ++departures_ < lasting) return;
+    good_ = false;
+    start_.swap(state);
+    state.reserve(start_.capacity());
+  }
+  /// Whether the step that begins may be played.
+  [[nodiscard]] bool is_good() const noexcept { return good_ && at_start_; }
+
+  void begin_playing() noexcept {
+    playing_ = true;
+    position_ = 0;
+  }
+  [[nodiscard]] const taped_request* next() const noexcept {
+    return position_ != requests_.size() ? &requests_[position_] : nullptr;
+  }
+  void advance() noexcept { ++position_; }
+  [[nodiscard]] std::byte* room(const taped_request& r, std::size_t i) const noexcept {
+    return rooms_[r.first_room + i];
+  }
+  [[nodiscard]] std::size_t rooms() const noexcept { return rooms_.size(); }
+  [[nodiscard]] const std::array<std::uint64_t, max_streams>& points() const noexcept { return points_; }
+  /// What the step did, under a new number.
+  [[nodiscard]] const step_report& end_playing(std::uint64_t step) noexcept {
+    playing_ = false;
+    departures_ = 0;
+    report_.step = step;
+    return report_;
+  }
+  /// Something else is asked: what has been played so far.
+  [[nodiscard]] std::span<const taped_request> stop() noexcept {
+    playing_ = at_start_ = false;
+    ++departures_;
+    return {requests_.data(), position_};
+  }
+  /// Tensors or plans come or go.
+  void forget() noexcept {
+    playing_ = writing_ = good_ = same_ = at_start_ = false;
+    looks_ = 0;
+    requests_.clear();
+    start_.clear();
+  }
+
+private:
+  /// After so many departures, or beginnings in another state, without a step that was played to its end.
+  static constexpr unsigned lasting = 4;
+  /// From then on a look at two steps of so many: the state may never be the same.
+  static constexpr unsigned many_looks = 16;
+
+  std::vector<taped_request> requests_;
+  std::vector<std::byte*> rooms_;
+  std::vector<std::uint64_t> start_;  // the state in which the step began that was written last
+  step_report report_;
+  std::array<std::uint64_t, max_streams> points_{};
+  std::size_t position_ = 0;
+  unsigned departures_ = 0;
+  unsigned looks_ = 0;
+  bool writing_ = false;
+  bool playing_ = false;
+  bool same_ = false;      // the last two written steps asked the same
+  bool good_ = false;      // and began in the same state
+  bool at_start_ = false;  // the state is that one
+};
+
+}  // namespace hostoffload::inline v0::detail
