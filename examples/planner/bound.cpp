@@ -1,11 +1,11 @@
 // A lower bound by relaxation.
 //
-// Look at the moment x at which all tensors are alive. Whatever was placed where, each tensor then is on the device,
+// Look at the moment x of the problem. Whatever was placed where, each tensor that is alive then is on the device,
 // wholly on the host, or nowhere, and then its definition runs again later. Let s, o and r be these three shares of it
 // (one of them is 1, here any fractions that add up to 1), and y that of a definition that runs again; where it makes
 // several tensors y is at least the r of each. A tensor that may not be remat has r = 0, one that may not be offloaded
 // o = 0; one that may be offloaded can be in the window at x, so it has an s even if it may not be saved. Then
-//   sum of bytes * s <= D, the device's budget without what is beside the tensors,
+//   sum of bytes * s <= D, the device's budget without what is beside the tensors and what is leased at x,
 //   sum of bytes * o <= H, since what is on the host has a place of its own there,
 //   the time before x is at least F, that of the compute stream, and at least lead + (bytes on the host) / to_host:
 //     copies out start behind the first tensor's making, one after the other, at no more than that rate;
@@ -63,15 +63,12 @@ private:
   bool feasible_ = true;
 };
 
-dual::dual(const problem& p)
-    : p_(p),
-      device_(static_cast<double>(p.device_budget) - static_cast<double>(p.device_beside)),
-      host_(static_cast<double>(p.host_budget)) {
+dual::dual(const problem& p) : p_(p), device_(p.device_left()), host_(static_cast<double>(p.host_budget)) {
   std::vector<bool> made(p.bytes.size(), false);
   const auto add = [&](group& g, cell c) {
     const permitted_choices& may = p.names[c.name].may;
     const auto bytes = static_cast<double>(p.bytes_of(c));
-    if (bytes == 0) return;
+    if (bytes == 0 || !p.alive(c)) return;
     (may.remat ? g.dropped : g.kept).at(may.offload ? 1 : 0) += bytes;
     g.may_drop = g.may_drop || may.remat;
     g.must_drop = g.must_drop || (!may.save && !may.offload);
@@ -135,7 +132,7 @@ double bound_step(const problem& p) { return relax(p).step_s; }
 relaxation relax(const problem& p) {
   check(p);
   const dual d(p);
-  if (!d.feasible() || p.device_beside > p.device_budget) return {std::numeric_limits<double>::infinity(), 0, 0};
+  if (!d.feasible() || p.device_left() < 0) return {std::numeric_limits<double>::infinity(), 0, 0};
 
   // In units of the largest multiplier: the unit cube, in an ellipsoid centre + {z : z' shape^-1 z <= 1}.
   const double unit = std::max(d.largest_price(), std::numeric_limits<double>::min());

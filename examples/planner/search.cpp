@@ -14,7 +14,7 @@ namespace planner {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr std::size_t few_mixes = 20000;  // are all estimated
+constexpr std::size_t few_mixes = 5000;  // are all estimated
 
 /// Looks for the best mix of one problem. Every mix is stepped once at most.
 class explorer {
@@ -23,6 +23,7 @@ public:
       : p_(p), number_(number), step_(step), left_(evaluations_left), result_(result), estimator_(p) {
     prices_ = relax(p);
     units_ = units_of(p);
+    few_ = count_mixes(p, few_mixes) <= few_mixes;
     // Steeper than what a byte is worth, and never flat: a step for as many bytes as there are.
     const double a_step = p.forward_s + p.backward_s;
     device_slope_ = std::max(4 * prices_.device_price, a_step / std::max(1.0, static_cast<double>(p.device_budget)));
@@ -46,31 +47,52 @@ public:
 
   /// Steps what is near the best, the most promising first, as long as that helps and `evaluations` last.
   void improve(std::size_t evaluations) {
-    std::size_t used = 0;
-    for (bool better = true; better;) {
-      better = false;
-      if (used < evaluations && look_at(polished(best_ ? best_->placed : at_prices(p_, prices_)))) {
-        ++used;
-        better = better_;
-      }
+    const std::size_t end = left_ - std::min(left_, evaluations);
+    for (bool again = true; again;) {
+      again = left_ > end && look_at(polished(best_ ? best_->placed : at_prices(p_, prices_))) && better_;
+      std::size_t looked = 0;
       for (const auto& [cost, m] : promising()) {
-        if (used == evaluations || left_ == 0 || done()) return;
+        if (left_ <= end || done()) return;
         if (!look_at(m)) continue;
-        ++used;
-        if (better_) {
-          better = true;
-          break;
-        }
+        again = better_ || (few_ && ++looked == 8);  // what was learned changes the order of the others
+        if (again) break;
       }
     }
   }
 
+  /// Fewer ranges at next to no cost: where a range can have the choice of one beside it, it gets it.
+  void simplify() {
+    if (!best_) return;
+    const double most_s = best_->seen.step_s * (1 + 1e-4);
+    for (std::size_t name = 0; name < p_.names.size(); ++name) {
+      for (bool again = true; again && left_ > 0;) again = merge_one(name, most_s);
+    }
+  }
+
 private:
+  bool merge_one(std::size_t name, double most_s) {
+    const std::vector<layer_choice> ranges = best_->placed.ranges(name);
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      for (const std::size_t beside : {i - 1, i + 1}) {
+        if (beside >= ranges.size()) continue;  // i - 1 of 0 is too
+        mix next = best_->placed;
+        next.set(name, {ranges[i].first, ranges[i].last, ranges[beside].chosen});
+        look_at(next);
+        const auto c = std::find_if(known_.begin(), known_.end(),
+                                    [wanted = tidied(p_, next)](const candidate& k) { return k.placed == wanted; });
+        if (c == known_.end() || !c->seen.fits || c->seen.step_s > most_s) continue;
+        best_ = *c;
+        return true;
+      }
+    }
+    return false;
+  }
+
   /// Nothing can be better.
   [[nodiscard]] bool done() const { return best_ && best_->seen.step_s <= prices_.step_s * (1 + 1e-9); }
 
-  [[nodiscard]] double cost(const mix& m) const {
-    const estimate e = estimator_.of(m);
+  [[nodiscard]] double cost(const mix& m) const { return cost(estimator_.of(m)); }
+  [[nodiscard]] double cost(const estimate& e) const {
     return e.step_s + slope_ * device_slope_ * std::max(0.0, e.device_bytes - static_cast<double>(p_.device_budget)) +
            slope_ * host_slope_ * std::max(0.0, e.host_bytes - static_cast<double>(p_.host_budget));
   }
@@ -82,6 +104,7 @@ private:
     --left_;
     candidate c{number_, m, step_(number_, m)};
     estimator_.learn(m, c.seen);
+    if (c.seen.step_s > 0) known_.push_back(c);
     better_ = c.seen.fits && (!best_ || c.seen.step_s < best_->seen.step_s);
     if (!c.seen.fits) slope_ = std::min(2 * slope_, 64.0);
     if (better_) best_ = c;
@@ -107,13 +130,37 @@ private:
     return m;
   }
 
+  /// Corrected by the difference that was seen where the mix is most alike: the less, the more tensors differ.
+  [[nodiscard]] estimate beside_known(const mix& m) const {
+    estimate e = estimator_.of(m);
+    const candidate* nearest = nullptr;
+    std::size_t least = std::numeric_limits<std::size_t>::max();
+    for (const candidate& c : known_) {
+      std::size_t different = 0;
+      for (std::size_t i = 0; i < m.choices().size(); ++i) {
+        if (m.choices()[i] != c.placed.choices()[i]) ++different;
+      }
+      if (different < least) {
+        least = different;
+        nearest = &c;
+      }
+    }
+    if (nearest == nullptr || least == 0) return e;
+    const estimate there = estimator_.of(nearest->placed);
+    const double weight = 1 / static_cast<double>(least);
+    e.step_s += weight * (nearest->seen.step_s - there.step_s);
+    e.device_bytes += weight * (static_cast<double>(nearest->seen.device_peak) - there.device_bytes);
+    return e;
+  }
+
   /// Mixes not stepped yet, by expected cost: all where there are few, else the neighbours of the best.
   [[nodiscard]] std::vector<std::pair<double, mix>> promising() const {
     std::vector<std::pair<double, mix>> some;
     const auto add = [&](const mix& m) {
-      if (!seen_.contains(tidied(p_, m).choices())) some.emplace_back(cost(m), m);
+      const mix tidy = tidied(p_, m);
+      if (!seen_.contains(tidy.choices())) some.emplace_back(few_ ? cost(beside_known(tidy)) : cost(tidy), tidy);
     };
-    if (count_mixes(p_, few_mixes) <= few_mixes) {
+    if (few_) {
       for_all_mixes(p_, add);
     } else {
       for_neighbours(p_, units_, best_ ? best_->placed : at_prices(p_, prices_), [&](const mix& m) {
@@ -135,6 +182,8 @@ private:
   std::vector<std::vector<std::size_t>> units_;
   double device_slope_ = 0, host_slope_ = 0;
   double slope_ = 1;
+  bool few_ = false;
+  std::vector<candidate> known_;
   std::set<std::vector<ho::choice>> seen_;
   std::optional<candidate> best_;
   bool better_ = false;
@@ -152,16 +201,21 @@ std::string beyond_reach(const problem& p) {
            " of device memory are missing for what the step needs beside its tensors, " +
            gib(static_cast<double>(p.device_beside));
   }
+  if (p.device_left() < 0) {
+    return gib(-p.device_left()) + " of device memory are missing for the tensors that one kernel needs, " +
+           gib(static_cast<double>(p.leased));
+  }
   double saved = 0;
   double kept = 0;
   for (std::size_t name = 0; name < p.names.size(); ++name) {
     const permitted_choices& may = p.names[name].may;
     for (std::size_t layer = 0; !may.remat && layer < p.layers; ++layer) {
+      if (!p.alive({name, layer})) continue;
       kept += static_cast<double>(p.bytes_of({name, layer}));
       if (!may.offload) saved += static_cast<double>(p.bytes_of({name, layer}));
     }
   }
-  const auto device = static_cast<double>(p.device_budget - p.device_beside);
+  const double device = p.device_left();
   const auto host = static_cast<double>(p.host_budget);
   if (saved > device) {
     return gib(saved - device) + " of device memory are missing for the tensors that may only be saved, " + gib(saved);
@@ -211,7 +265,8 @@ answer search(const std::vector<problem>& problems, const evaluator& step, const
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t x, std::size_t y) { return most_rate(x) > most_rate(y); });
 
-  std::size_t left = options.evaluations;
+  const std::size_t to_simplify = options.evaluations / 8;
+  std::size_t left = options.evaluations - to_simplify;
   double best = 0;
   std::vector<std::unique_ptr<explorer>> explorers;
   for (const std::size_t n : order) {
@@ -227,8 +282,12 @@ answer search(const std::vector<problem>& problems, const evaluator& step, const
     e->improve(e == explorers.back() ? left : (left + 1) / 2);
     best = std::max(best, e->rate());
   }
+  left += to_simplify;
   for (const auto& e : explorers) {
-    if (e->best() && e->rate() == best) a.best = e->best();
+    if (!e->best() || e->rate() != best) continue;
+    e->simplify();
+    a.best = e->best();
+    break;
   }
   if (!a.best) a.missing = what_is_missing(problems, a);
   return a;

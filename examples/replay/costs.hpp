@@ -18,9 +18,10 @@ struct making_cost {
 struct step_costs {
   std::vector<making_cost> makings;  // in the order of the forward pass
   double lead_s = 0;                 // until the first tensor is made
-  double forward_s = 0;              // until all are
+  double forward_s = 0;              // until the backward pass of the last layer's attention
   double backward_s = 0;             // from then on
   double tail_s = 0;                 // of it, behind the last tensor's last use
+  std::size_t leased_bytes = 0;      // of tensors that the attention's backward pass needs at one time
   std::size_t device_bytes = 0;      // in use beside the tensors
 };
 
@@ -36,8 +37,11 @@ public:
     if (past_last_use_) costs_.tail_s += seconds;
     if (open_ != nullptr) open_->seconds += seconds;
   }
-  /// Between forward and backward pass.
-  void turn() { turned_ = true; }
+  /// The attention's backward pass begins, with leases of so many bytes. The first one in a step counts.
+  void attention_backward(std::size_t leased) {
+    if (std::exchange(turned_, true)) return;
+    costs_.leased_bytes = leased;
+  }
   void last_use() { past_last_use_ = true; }
   [[nodiscard]] const step_costs& costs() const { return costs_; }
 

@@ -159,6 +159,7 @@ ho::task<> network::backward_attention(layer& l) {
   auto q = co_await std::move(*l.q);
   auto k = co_await std::move(*l.k);
   auto v = co_await std::move(*l.v);
+  rank_.account().attention_backward(context.size() + lse.size() + q.size() + k.size() + v.size());
   rank_.kernel(
       "attention_backward",
       replay::attention_backward(rows, static_cast<double>(rank_.how().sequence), width(q, rank_), width(k, rank_),
@@ -184,7 +185,6 @@ ho::task<> network::backward_layer(layer& l, std::size_t use) {
 ho::task<> network::step() {
   rank_.account().begin_step();
   co_await forward();
-  rank_.account().turn();
   backward_head();
   const std::size_t count = layers_.size();
   for (std::size_t i = count; i-- > 0;) co_await backward_layer(*layers_[i], 2 * count - 1 - i);

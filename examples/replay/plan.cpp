@@ -2,9 +2,12 @@
 
 #include "arithmetic.hpp"
 
+#include <planner/bound.hpp>
+
 #include <hostoffload/errors.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace replay {
 namespace {
@@ -48,6 +51,7 @@ planner::problem problem_of(const vgpu::machine& machine, const run_options& o, 
   p.device_budget = bytes_of(within.device_gib);
   p.host_budget = bytes_of(within.host_gib);
   p.device_beside = costs.device_bytes;
+  p.leased = costs.leased_bytes;
   return p;
 }
 
@@ -78,7 +82,7 @@ planned plan(const description& d, const vgpu::machine& machine, const budgets& 
   const std::size_t last = micro_batch != 0 ? micro_batch : most_sequences;
   for (std::size_t batch = result.first_micro_batch; batch <= last; ++batch) {
     planner::problem p = problem_of(machine, options_for(d, batch, window_layers, with), within);
-    if (!result.problems.empty() && p.device_beside > p.device_budget) break;
+    if (!result.problems.empty() && std::isinf(planner::bound_step(p))) break;
     result.problems.push_back(std::move(p));
   }
   vgpu::machine without_limits = machine;
