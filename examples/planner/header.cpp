@@ -52,6 +52,7 @@ std::string placement_header(const problem& p, const mix& m, const std::vector<s
   for (const std::string& note : notes) text += "// " + note + "\n";
   text +=
       "\n#include <hostoffload/placement.hpp>\n\n"
+      "// clang-format off\n"
       "template <class Name>\n"
       "using planned_placement = hostoffload::placement<\n    Name";
   for (const auto& [range, enumerators] : rules) {

@@ -67,6 +67,7 @@ TEST_CASE("the header has a rule for each choice and range, counted from the nea
         "\n"
         "#include <hostoffload/placement.hpp>\n"
         "\n"
+        "// clang-format off\n"
         "template <class Name>\n"
         "using planned_placement = hostoffload::placement<\n"
         "    Name,\n"
