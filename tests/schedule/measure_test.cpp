@@ -45,9 +45,7 @@ TEST_CASE(
     const auto b = schedules::bounds_of(w);
     const auto m = schedules::measure(w, b, "planned");
     REQUIRE(m.figures.refused.empty());
-    // Qwen3's tensors of many sizes: what hides all copies is alive in 608 MiB, but needs a slab of 736.
-    const double allowed = std::string(name) == "qwen3-30b-a3b" ? 1.035 : 1.02;
-    CHECK(m.figures.step_s <= allowed * m.figures.bound_s);
+    CHECK(m.figures.step_s <= 1.001 * m.figures.bound_s);
     CHECK(m.figures.window_bytes <= 1.1 * m.figures.least_window_bytes);
     CHECK(m.figures.peak_bytes <= m.figures.window_bytes);
     CHECK(m.figures.planned_peak_bytes.value() == m.figures.peak_bytes);
@@ -79,8 +77,9 @@ TEST_CASE("no plan is faster than the floor of the window that it fills") {
     const auto r = schedules::measure(w, b, "predicted").figures;
     REQUIRE(r.refused.empty());
     CHECK(r.window_bytes <= 1.1 * b.window_bytes);
+    CHECK(r.window_bytes <= 1.03 * r.peak_bytes);
     CHECK(r.step_s >= schedules::least_step(w, r.window_bytes) * (1 - 1e-9));
-    CHECK(r.step_s <= 1.05 * r.bound_s);
+    CHECK(r.step_s <= 1.02 * r.bound_s);
   }
 }
 

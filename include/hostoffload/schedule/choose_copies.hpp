@@ -2,6 +2,7 @@
 // The search for the copies of a step: in a given window the least step time, or the least window for a given time.
 
 #include <hostoffload/schedule/copy_chooser.hpp>
+#include <hostoffload/schedule/slab_packing.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -69,7 +70,7 @@ public:
 
   /// The best found in a window; the first that takes no longer than `enough_s`.
   [[nodiscard]] chosen_copies in_window(std::size_t window, double enough_s, effort spent) const {
-    search found{.window = window, .enough_s = enough_s};
+    search found{.window = window, .slab = window, .enough_s = enough_s};
     const auto good = [&](const way& how, std::vector<life_wish> wished) {
       return improve(found, how, std::move(wished));
     };
@@ -90,6 +91,10 @@ public:
       const bool any = found.best.step_s != never;
       if (good({place, any && found.how.hidden_only}, any ? found.wishes : wishes({}, out_first::used_last)))
         return found.best;
+    }
+    if (found.best.step_s == never) improve(found, {place_by::wish, false}, while_used(window));
+    for (const bool hidden_only : {true, false}) {
+      if (place_later(found, hidden_only)) return found.best;
     }
     vary(found, spent);
     return found.best;
@@ -115,6 +120,7 @@ private:
   };
   struct search {
     std::size_t window = 0;
+    std::size_t slab = 0;  // bytes in which slots of as much as the window are placed
     double enough_s = 0;
     chosen_copies best{};
     std::vector<life_wish> wishes{};  // of the best
@@ -148,6 +154,48 @@ private:
     }
     return all;
   }
+  /// Places in which every slot that is in use has room, whatever the others do: there is always a step in them.
+  [[nodiscard]] std::vector<life_wish> while_used(std::size_t window) const {
+    std::vector<life_wish> all = wishes({}, out_first::used_last);
+    std::vector<slab_stay> stays;
+    for (const planned_life& l : step_.lives()) {
+      const auto at = [](step_point p) { return static_cast<double>(p); };
+      stays.push_back({.begin = at(l.begin), .end = at(l.has_gap ? l.gap_begin : l.end), .bytes = l.slot_bytes});
+      if (l.has_gap) stays.push_back({.begin = at(l.gap_end), .end = at(l.end), .bytes = l.slot_bytes});
+    }
+    if (slab_packing(stays).pack() > window) return all;
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].offset = stays[n++].offset;
+      if (step_.lives()[i].has_gap) all[i].offset_back = stays[n++].offset;
+    }
+    return all;
+  }
+
+  /// Chooses as if slots could be anywhere, and places them when all is known.
+  bool place_later(search& found, bool hidden_only) const {
+    search anywhere{.window = found.window, .slab = 2 * found.window, .enough_s = found.enough_s};
+    improve(anywhere, {place_by::neighbour, hidden_only}, wishes({}, out_first::used_last));
+    if (anywhere.best.step_s >= found.best.step_s) return false;
+    std::vector<life_wish> wished = std::move(anywhere.wishes);
+    std::vector<slab_stay> stays;
+    for (std::size_t i = 0; i < wished.size(); ++i) {
+      const life_course& c = anywhere.best.courses[i];
+      const std::size_t bytes = step_.lives()[i].slot_bytes;
+      stays.push_back({.begin = c.begin, .end = c.copied ? c.left : c.end, .bytes = bytes});
+      if (c.copied) stays.push_back({.begin = c.in_start, .end = c.end, .bytes = bytes});
+    }
+    slab_packing(stays).pack();
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < wished.size(); ++i) {
+      wished[i].offset = stays[n++].offset;
+      if (anywhere.best.courses[i].copied) wished[i].offset_back = stays[n++].offset;
+    }
+    chosen_copies seen;
+    if (repeat(found, anywhere.how, wished, seen)) return true;
+    return improve(found, anywhere.how, std::move(wished));
+  }
+
   static double urgency(const planned_life& l, out_first first) noexcept {
     switch (first) {
       case out_first::made_first:
@@ -166,7 +214,11 @@ private:
   bool attempt(search& found, const way& how, std::vector<life_wish>& wishes, const std::vector<bool>& copied,
                chosen_copies& seen) const {
     walk_back(wishes, copied);
-    copy_chooser chooser(step_, wishes, in_order_, found.window, how.place, how.hidden_only);
+    return repeat(found, how, wishes, seen);
+  }
+
+  bool repeat(search& found, const way& how, const std::vector<life_wish>& wishes, chosen_copies& seen) const {
+    copy_chooser chooser(step_, wishes, in_order_, slab_places(found.slab, found.window, how.place), how.hidden_only);
     seen.step_s = run_timeline(step_, chooser);
     seen.courses = chooser.courses();
     seen.peak = chooser.peak();

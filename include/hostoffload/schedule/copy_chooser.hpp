@@ -54,11 +54,11 @@ class copy_chooser {
 public:
   /// `hidden_only`: what cannot come back in time does not leave.
   copy_chooser(const prepared_step& step, const std::vector<life_wish>& wishes,
-               const std::vector<std::uint32_t>& in_order, std::size_t window, place_by place, bool hidden_only)
+               const std::vector<std::uint32_t>& in_order, const slab_places& slab, bool hidden_only)
       : step_(step),
         wishes_(wishes),
         in_order_(in_order),
-        slab_(window, place),
+        slab_(slab),
         hidden_only_(hidden_only),
         state_(step.lives().size(), where::nowhere),
         courses_(step.lives().size()),
@@ -93,6 +93,7 @@ public:
       }
       if (e->what == prepared_step::happening::gap_ends) state_[e->life] = where::back;
     }
+    stuck_ = false;
     passed_ = p;
     passed_at_ = now;
     phase_ = 2 * p + 1;
@@ -116,8 +117,10 @@ public:
     if (in_gap(life)) goes_away(life, now);
   }
 
-  /// Everything waits for room that tensors take which came back too early: the one that is used last goes again.
+  /// Everything waits for room: what would not come back in time leaves all the same; or else tensors take it that came
+  /// back too early, and the one that is used last goes again.
   bool unblock() {
+    if (!declined_.empty() && !std::exchange(stuck_, true)) return true;
     std::optional<std::uint32_t> latest;
     for (std::size_t i = in_order_.size(); i-- > 0 && !latest;) {
       if (state_[in_order_[i]] == where::arrived) latest = in_order_[i];
@@ -200,7 +203,8 @@ private:
       }
       return leave(life, now);
     }
-    while (wants_room_ && !declined_.empty()) {  // the compute stream stands still: late is better than never
+    while ((wants_room_ || stuck_) &&
+           !declined_.empty()) {  // the compute stream stands still: late is better than never
       const std::uint32_t life = declined_.top().second;
       declined_.pop();
       if (state_[life] == where::here && step_.lives()[life].gap_end > reached_) return leave(life, now);
@@ -260,6 +264,7 @@ private:
   double passed_at_ = 0;
   bool tried_ = false;
   bool wants_room_ = false;
+  bool stuck_ = false;                                  // so does everything else
   std::vector<std::pair<std::uint32_t, double>> late_;  // at the point that is tried, since when
 };
 

@@ -97,6 +97,25 @@ inline constexpr double close_to = 1.0001;
   return plan;
 }
 
+/// A plan that takes hardly longer and leaves less of its slab unused, where that is much and one is found.
+inline void tighten(const prepared_step& step, const copy_search& search, step_plan& plan) {
+  const auto much = [](const step_plan& p) { return p.window_bytes > p.alive_bytes + p.alive_bytes / 36; };
+  const double enough_s = 1.0005 * plan.step_s;
+  constexpr int tries = 4;
+  for (int i = 0; i < tries && much(plan); ++i) {
+    bool better = false;
+    for (const std::size_t part : {64U, 48U, 36U}) {
+      const std::size_t room = plan.alive_bytes + plan.alive_bytes / part;
+      std::optional<step_plan> tight = plan_within(step, search, room, enough_s, copy_search::effort::much);
+      if (!tight || tight->step_s > enough_s) continue;
+      plan = std::move(*tight);
+      better = true;
+      break;
+    }
+    if (!better) return;
+  }
+}
+
 }  // namespace detail
 
 /// The plan with the least step time that was found in a window of so many bytes; nothing when there is none: the
@@ -104,8 +123,11 @@ inline constexpr double close_to = 1.0001;
 /// itself.
 [[nodiscard]] inline std::optional<step_plan> plan_step(const recorded_step& recorded, std::size_t window) {
   const detail::prepared_step step(recorded);
-  return detail::plan_within(step, detail::copy_search(step), window, detail::close_to * step.compute_s(),
-                             detail::copy_search::effort::much);
+  const detail::copy_search search(step);
+  std::optional<step_plan> plan =
+      detail::plan_within(step, search, window, detail::close_to * step.compute_s(), detail::copy_search::effort::much);
+  if (plan) detail::tighten(step, search, *plan);
+  return plan;
 }
 
 /// The plan with the smallest window that was found for a step time of at most `within` times the bound.

@@ -26,7 +26,7 @@ public:
   /// Sets the offsets; bytes of the slab. In several orders each stay goes to the lowest place that is free all its
   /// time; then what lies on top is placed sooner, as long as that may help. The largest sum of bytes at one time is
   /// the least that there is. `work`: about so many comparisons of two stays.
-  std::size_t pack(std::size_t work = 10'000'000) {
+  std::size_t pack(std::size_t work = 40'000'000) {
     if (stays_.empty()) return 0;
     const std::size_t least = largest_sum();
     std::vector<std::uint32_t> order(stays_.size());

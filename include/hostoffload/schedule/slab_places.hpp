@@ -15,13 +15,16 @@ enum class place_by : std::uint8_t {
   offset,     ///< the lowest
   size,       ///< the smallest
   neighbour,  ///< to the neighbour that leaves at nearly the same time, so that one hole is left by both
+  wish,       ///< the one that it should go to, and no other
 };
 
 class slab_places {
 public:
   static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
 
-  slab_places(std::size_t bytes, place_by rule) : bytes_(bytes), free_(bytes), rule_(rule) {}
+  /// A slab of so many bytes, of which `most` may be taken at one time.
+  slab_places(std::size_t bytes, std::size_t most, place_by rule)
+      : bytes_(bytes), most_(most), free_(most), rule_(rule) {}
 
   [[nodiscard]] std::size_t free_bytes() const noexcept { return free_; }
   /// The most that were taken at one time.
@@ -49,6 +52,8 @@ public:
         break;
       }
       switch (rule_) {
+        case place_by::wish:
+          break;
         case place_by::offset:
           consider(i, begin, static_cast<double>(begin));
           break;
@@ -71,7 +76,7 @@ public:
     if (chosen > taken_.size()) return std::nullopt;
     taken_.insert(taken_.begin() + static_cast<std::ptrdiff_t>(chosen), {offset, offset + bytes, until});
     free_ -= bytes;
-    peak_ = std::max(peak_, bytes_ - free_);
+    peak_ = std::max(peak_, most_ - free_);
     return offset;
   }
 
@@ -97,6 +102,7 @@ private:
   }
 
   std::size_t bytes_;
+  std::size_t most_;
   std::size_t free_;
   std::size_t peak_ = 0;
   place_by rule_;
