@@ -20,6 +20,7 @@ public:
       pass(static_cast<std::uint32_t>(p));
       if (p < r.segment_s.size()) work(r.segment_s[p]);
     }
+    expect_use();
     program_.trainer = std::move(frames_.front().actions);
     program_.seconds = now_;
     end_lives();
@@ -95,7 +96,11 @@ private:
   void pass(std::uint32_t point) {
     const events& here = at_[point];
     for (const use_of& u : here.use_ends) end_use(u);
-    for (std::size_t i = 0; i < here.making_ends.size(); ++i) end_making();
+    for (std::size_t i = 0; i < here.making_ends.size(); ++i) {
+      expect_use();
+      end_making();
+    }
+    if (!here.making_begins.empty()) expect_use();
     for (const std::size_t m : here.making_begins) {
       frames_.push_back({.making = &r_.makings[m], .dropped = frames_.back().dropped || r_.makings[m].again});
       if (frames_.back().dropped) continue;
@@ -105,9 +110,19 @@ private:
     for (const use_of& u : here.use_begins) begin_use(u);
   }
 
+  /// A definition runs because somebody awaits one of its tensors, who has it next.
+  void expect_use() const {
+    if (just_made_.empty()) return;
+    const ho::recorded_life& l = r_.lives[just_made_.front()];
+    throw std::invalid_argument("the record has a making of " + l.name + "[" + std::to_string(l.layer) +
+                                "] that nobody awaited: a use of what was made begins right behind it");
+  }
+
   [[nodiscard]] action use(std::uint32_t life) const { return {.what = action::kind::use, .tensor = tensor_of_[life]}; }
   void begin_use(const use_of& u) {
     frame& f = frames_.back();
+    if (std::find(just_made_.begin(), just_made_.end(), u.life) == just_made_.end()) expect_use();
+    just_made_.clear();
     owners_[u.life] = frames_.size() - 1;
     last_use& last = last_[u.life];
     if (!f.dropped) last = {.begin = now_, .action = f.actions.size(), .by_trainer = f.making == nullptr};
@@ -133,6 +148,7 @@ private:
     frame f = std::move(frames_.back());
     frames_.pop_back();
     if (f.dropped) return;
+    just_made_ = f.making->makes;
     std::vector<std::size_t> makes;
     for (const std::uint32_t life : f.making->makes) {
       makes.push_back(tensor_of_[life]);
@@ -154,6 +170,7 @@ private:
     now_ += seconds;
     f.seconds += seconds;
     if (seconds == 0) return;
+    expect_use();
     if (!f.actions.empty() && f.actions.back().what == action::kind::work) {
       f.actions.back().seconds += seconds;
     } else {
@@ -189,9 +206,10 @@ private:
   const ho::recorded_step& r_;
   std::vector<events> at_;
   std::vector<frame> frames_;
-  std::vector<std::size_t> tensor_of_;  // by life
-  std::vector<last_use> last_;          // by life
-  std::vector<std::size_t> owners_;     // by life: the frame of the use that is open
+  std::vector<std::size_t> tensor_of_;    // by life
+  std::vector<last_use> last_;            // by life
+  std::vector<std::uint32_t> just_made_;  // lives
+  std::vector<std::size_t> owners_;       // by life: the frame of the use that is open
   step_program program_;
   double now_ = 0;
 };
