@@ -170,7 +170,6 @@ private:
     now_ += seconds;
     f.seconds += seconds;
     if (seconds == 0) return;
-    expect_use();
     if (!f.actions.empty() && f.actions.back().what == action::kind::work) {
       f.actions.back().seconds += seconds;
     } else {
