@@ -78,8 +78,8 @@ private:
         at_[uses[u].end].use_ends.push_back({life, u});
       }
     }
-    for (std::size_t m = 0; m < r_.makings.size(); ++m) {
-      for (const ho::recorded_input& i : r_.makings[m].inputs) {
+    for (const ho::recorded_making& m : r_.makings) {
+      for (const ho::recorded_input& i : m.inputs) {
         const auto& uses = r_.lives[i.life].uses;
         const bool has_own =
             std::any_of(uses.begin(), uses.end(), [&](const ho::recorded_use& u) { return u.begin == i.at; });
