@@ -56,11 +56,12 @@ std::string text_of(const record_answer& a, const step_program& program, const r
   std::size_t bytes = 0;
   for (const program_tensor& t : program.tensors) bytes += ho::detail::slot_size(t.bytes);
   std::string text = fmt::format(
-      "{}: {} tensors of {} names in {} layers, {}; {} of work, {} definitions\n"
+      "{}: {} of {} in {}, {}; {} of work, {}\n"
       "Link: {}, {:.4g} GB/s to the host and {:.4g} from it. Budgets: {} of device memory for the tensors, {} of host "
       "memory\n\n",
-      o.record, program.tensors.size(), p.asked.names.size(), program.layers, size_text(bytes),
-      time_text(program.seconds), program.definitions.size(), o.machine.empty() ? "as recorded" : "that of " + m.name,
+      o.record, counted(program.tensors.size(), "tensor"), counted(p.asked.names.size(), "name"),
+      counted(program.layers, "layer"), size_text(bytes), time_text(program.seconds),
+      counted(program.definitions.size(), "definition"), o.machine.empty() ? "as recorded" : "that of " + m.name,
       m.link.to_host.value / 1e9, m.link.to_device.value / 1e9, size_text(o.within.device), size_text(o.within.host));
   text += fmt::format("{:<22} {:>12} {:>11} {:>12} {:>12} {:>12}\n", "placement", "step", "over bound", "device",
                       "of it window", "host");

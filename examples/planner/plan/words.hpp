@@ -21,4 +21,9 @@ inline std::string time_text(double seconds) {
   return seconds >= 1 ? fmt::format("{:.4f} s", seconds) : fmt::format("{:.4f} ms", seconds * 1e3);
 }
 
+/// "1 layer", "3 layers".
+inline std::string counted(std::size_t n, const std::string& what) {
+  return std::to_string(n) + ' ' + what + (n == 1 ? "" : "s");
+}
+
 }  // namespace planner
