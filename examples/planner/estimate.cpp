@@ -78,10 +78,11 @@ double estimator::walk(const mix& m, double window) const {
   double kept = window;
   double in_end = 0;
   double room_from = now;  // when what is fetched next had room
-  for (auto s = stages_.rbegin(); s != stages_.rend(); ++s) {
+  for (std::size_t i = stages_.size(); i-- > 0;) {
+    const stage& s = stages_[i];
     double freed = 0;
     bool again = false;
-    for (const cell c : s->makes) {
+    for (const cell c : s.makes) {
       const auto bytes = static_cast<double>(p_.bytes_of(c));
       again = again || (bytes > 0 && is(c, ho::choice::remat));
       if (!is(c, ho::choice::offload)) continue;
@@ -93,7 +94,7 @@ double estimator::walk(const mix& m, double window) const {
       in_end = std::max({in_end, room_from, out_end - left_to_fetch / p_.to_host}) + bytes / p_.to_device;
       now = std::max(now, in_end);
     }
-    now += s->backward_s + (again ? s->seconds : 0);
+    now += s.backward_s + (again ? s.seconds : 0);
     // Room that is given up now serves what comes a window later: by then the link has been free since.
     if (freed > 0) room_from = std::max(room_from, now - window / p_.to_device);
   }

@@ -20,10 +20,15 @@ constexpr std::size_t few_mixes = 5000;  // are all estimated
 class explorer {
 public:
   explorer(const problem& p, std::size_t number, const evaluator& step, std::size_t& evaluations_left, answer& result)
-      : p_(p), number_(number), step_(step), left_(evaluations_left), result_(result), estimator_(p) {
-    prices_ = relax(p);
-    units_ = units_of(p);
-    few_ = count_mixes(p, few_mixes) <= few_mixes;
+      : p_(p),
+        number_(number),
+        step_(step),
+        left_(evaluations_left),
+        result_(result),
+        estimator_(p),
+        prices_(relax(p)),
+        units_(units_of(p)),
+        few_(count_mixes(p, few_mixes) <= few_mixes) {
     // Steeper than what a byte is worth, and never flat: a step for as many bytes as there are.
     const double a_step = p.forward_s + p.backward_s;
     device_slope_ = std::max(4 * prices_.device_price, a_step / std::max(1.0, static_cast<double>(p.device_budget)));
@@ -91,7 +96,13 @@ private:
   /// Nothing can be better.
   [[nodiscard]] bool done() const { return best_ && best_->seen.step_s <= prices_.step_s * (1 + 1e-9); }
 
-  [[nodiscard]] double cost(const mix& m) const { return cost(estimator_.of(m)); }
+  /// Others are expected to differ from the best as the estimates do.
+  [[nodiscard]] double cost(const mix& m) const {
+    estimate e = estimator_.of(m);
+    e.step_s += step_offset_;
+    e.device_bytes += device_offset_;
+    return cost(e);
+  }
   [[nodiscard]] double cost(const estimate& e) const {
     return e.step_s + slope_ * device_slope_ * std::max(0.0, e.device_bytes - static_cast<double>(p_.device_budget)) +
            slope_ * host_slope_ * std::max(0.0, e.host_bytes - static_cast<double>(p_.host_budget));
@@ -108,6 +119,11 @@ private:
     better_ = c.seen.fits && (!best_ || c.seen.step_s < best_->seen.step_s);
     if (!c.seen.fits) slope_ = std::min(2 * slope_, 64.0);
     if (better_) best_ = c;
+    if (best_) {
+      const estimate there = estimator_.of(best_->placed);
+      step_offset_ = best_->seen.step_s - there.step_s;
+      device_offset_ = static_cast<double>(best_->seen.device_peak) - there.device_bytes;
+    }
     result_.tried.push_back(std::move(c));
     return true;
   }
@@ -180,9 +196,10 @@ private:
   estimator estimator_;
   relaxation prices_;
   std::vector<std::vector<std::size_t>> units_;
+  bool few_;  // mixes: all are estimated
   double device_slope_ = 0, host_slope_ = 0;
   double slope_ = 1;
-  bool few_ = false;
+  double step_offset_ = 0, device_offset_ = 0;
   std::vector<candidate> known_;
   std::set<std::vector<ho::choice>> seen_;
   std::optional<candidate> best_;
@@ -232,7 +249,7 @@ std::string what_is_missing(const std::vector<problem>& problems, const answer& 
   const auto least = std::min_element(problems.begin(), problems.end(), [](const problem& x, const problem& y) {
     return x.device_beside < y.device_beside;
   });
-  const std::string why = beyond_reach(*least);
+  std::string why = beyond_reach(*least);
   if (!why.empty()) return why;
   double device = infinite;
   double host = 0;
@@ -277,11 +294,16 @@ answer search(const std::vector<problem>& problems, const evaluator& step, const
   }
   std::stable_sort(explorers.begin(), explorers.end(),
                    [](const auto& x, const auto& y) { return x->rate() > y->rate(); });
+  // Half of what is left to each that can still win, the best first, and the rest to the best again.
   for (const auto& e : explorers) {
     if (most_rate(e->number()) <= best && e->rate() < best) continue;
-    e->improve(e == explorers.back() ? left : (left + 1) / 2);
+    e->improve((left + 1) / 2);
     best = std::max(best, e->rate());
   }
+  for (const auto& e : explorers) {
+    if (e->rate() == best) e->improve(left);
+  }
+  for (const auto& e : explorers) best = std::max(best, e->rate());
   left += to_simplify;
   for (const auto& e : explorers) {
     if (!e->best() || e->rate() != best) continue;
