@@ -136,8 +136,8 @@ inline void tighten(const prepared_step& step, const copy_search& search, step_p
   const detail::copy_search search(step);
   const double enough_s = within * detail::least_step_s(step);
   constexpr auto little = detail::copy_search::effort::little;  // it is looked for many times
-  // With room for everything nothing has to leave.
-  std::size_t works = search.all_bytes();
+  // With room for everything, and for what comes back, nothing waits.
+  std::size_t works = 2 * search.all_bytes();
   std::optional<step_plan> best = detail::plan_within(step, search, works, enough_s, little);
   std::size_t fails = 0;
   if (best) works = best->window_bytes;
