@@ -312,3 +312,47 @@ TEST_CASE("a chain in which each is made of the one before, twice, takes no more
     CHECK(all[i]->values()[3] == first + 6);
   }
 }
+
+TEST_CASE("a group whose size is known when the program runs: made at once, and again") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 1_MiB, .observer = watched});
+  using kept = tensor<name::b>;
+  std::vector<std::unique_ptr<kept>> group;
+  std::vector<kept*> list;
+  for (const ho::choice c : {ho::choice::remat, ho::choice::save, ho::choice::offload, ho::choice::remat}) {
+    group.push_back(std::make_unique<kept>(scheduler, n, ho::layer_position{}, c));
+    list.push_back(group.back().get());
+  }
+  int runs = 0;
+  ho::define_group(
+      [&](std::span<const std::span<float>> out) -> ho::task<> {
+        ++runs;
+        CHECK(out.size() == 4);
+        for (std::size_t i = 0; i < out.size(); ++i)
+          fill(nullptr, out[i].data(), out[i].size(), static_cast<float>(100 * i));
+        co_return;
+      },
+      std::span<kept* const>(list));
+  for (int step = 1; step <= 3; ++step) {
+    std::vector<std::unique_ptr<seen>> all;
+    runs = 0;
+    scheduler.run([&]() -> ho::task<> {
+      for (const auto& t : group) auto first = co_await *t;
+      for (const auto& t : group) co_await look_last(*t, all);
+    });
+    REQUIRE(all.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(all[i]->is(static_cast<float>(100 * i)));
+    CHECK(runs >= 2);
+  }
+
+  CHECK_THROWS_WITH(
+      ho::define_group([](std::span<const std::span<float>>) -> ho::task<> { co_return; }, std::span<kept* const>()),
+      has_text("a list of tensors has at least one"));
+  ho::prefetch_scheduler other({.window = 1_MiB});
+  kept stranger(other, n, {}, ho::choice::save);
+  kept mine(scheduler, n, {}, ho::choice::save);
+  const std::vector<kept*> mixed{&mine, &stranger};
+  CHECK_THROWS_WITH(ho::define_group([](std::span<const std::span<float>>) -> ho::task<> { co_return; },
+                                     std::span<kept* const>(mixed)),
+                    has_text("belong to one scheduler"));
+}
