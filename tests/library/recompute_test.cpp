@@ -285,9 +285,9 @@ TEST_CASE("a chain in which each is made of the one before, twice, takes no more
     });
     x[i]->define([&, i](std::span<float> out) -> ho::task<> {
       ++runs;
-      auto half = co_await *y[i];
+      auto doubled = co_await *y[i];
       if (i > 0) auto before = co_await *x[i - 1];
-      add(nullptr, half.data(), half.data(), out.data(), n);
+      add(nullptr, doubled.data(), doubled.data(), out.data(), n);
     });
   }
   std::vector<std::unique_ptr<seen>> all;
@@ -295,7 +295,7 @@ TEST_CASE("a chain in which each is made of the one before, twice, takes no more
     for (std::size_t i = 0; i < length; ++i) auto made = co_await *x[i];
     for (std::size_t i = length; i-- > 0;) {
       co_await look_last(*x[i], all);
-      auto half = co_await std::move(*y[i]);
+      auto doubled = co_await std::move(*y[i]);
     }
   };
   std::size_t largest = 0;
