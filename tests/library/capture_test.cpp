@@ -485,6 +485,72 @@ TEST_CASE("device memory that no step has needed before is not allocated in a ca
   static_cast<void>(t.result());
 }
 
+TEST_CASE("a tensor destroyed while a step is captured: who gets its memory waits for nothing outside of the capture") {
+  const gpu g;
+  const owned_stream compute;
+  const owned_stream second;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .observer = watched});
+  const auto build = [&] {
+    return std::make_unique<tensor<name::up>>(scheduler, n, ho::layer_position{}, ho::choice::save);
+  };
+  auto first = build();
+  {
+    ho::step s(scheduler);
+    first->produce(compute.get()).end();
+    s.end();
+  }
+  std::unique_ptr<tensor<name::up>> next;
+  const device_floats out{n};
+  ho::step_graph graph = scheduler.capture([&] {
+    {
+      auto lease = first->produce(compute.get());
+      fill(compute.get(), lease.data(), n, 1);
+    }
+    first.reset();
+    next = build();
+    auto lease = next->produce(second.get());
+    fill(second.get(), lease.data(), n, 2);
+    lease.end();
+    auto again = next->fetch(compute.get());
+    add(compute.get(), again.data(), again.data(), out.data(), n);
+  });
+  graph.launch();
+  std::vector<float> values(n);
+  REQUIRE(cudaMemcpyAsync(values.data(), out.data(), slot, cudaMemcpyDeviceToHost, compute.get()) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(compute.get()) == cudaSuccess);
+  CHECK(values.back() == 2 * (2 + static_cast<float>(n - 1)));
+}
+
+TEST_CASE("pinned memory that has to make room is given back behind the launches that copy to it") {
+  const gpu g;
+  const owned_stream compute;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .host_capacity = slot, .observer = watched});
+  const auto build = [&](std::size_t elements) {
+    return std::make_unique<tensor<name::up>>(scheduler, elements, ho::layer_position{}, ho::choice::offload);
+  };
+  auto kept = build(n);
+  const auto step = [&] {
+    auto lease = kept->produce(compute.get());
+    fill(compute.get(), lease.data(), lease.size(), 1);
+    lease.end();
+    std::move(*kept).fetch(compute.get()).end();
+  };
+  const auto run = [&] {
+    ho::step s(scheduler);
+    step();
+    s.end();
+  };
+  run();
+  ho::step_graph graph = scheduler.capture(step);
+  graph.launch();
+  kept.reset();
+  kept = build(1);  // its slot is of another size: the old memory is given up in the next step
+  run();
+  kept.reset();
+  kept = build(n);
+  CHECK_NOTHROW(run());
+}
+
 TEST_CASE("the legacy default stream cannot be captured") {
   const gpu g;
   ho::prefetch_scheduler scheduler({});

@@ -75,6 +75,7 @@ inline void engine::abort_making(const maker& what, bool has_run) noexcept {
   }
 }
 
+/// A lease is granted next: until then no copy of a plan's may take the slot.
 inline void engine::finish_making(tensor_record& r, const branch& under) {
   trace([&](step_recorder& t) { t.making_ends(*r.made_by); });
   stream_clock made;
@@ -95,7 +96,6 @@ inline void engine::finish_making(tensor_record& r, const branch& under) {
   }
   enqueue_copies_out();
   if (!under.recomputes()) drop_shared();
-  follow_plan(false);
 }
 
 inline void engine::finish_making_and_grant(lease_request& q) {

@@ -122,10 +122,12 @@ inline void engine::remove(tensor_record& r) noexcept {
     loop_.put_last(*q->waiter);
   }
   if (r.state == life::alive || r.leases != 0) {
-    if (r.leases != 0) order_.record_leases();
-    r.written.join(order_.next_points());
-    if (r.leases != 0) use_ends(*r.device, r);
-    r.leases = 0;
+    if (r.leases != 0) {
+      order_.record_leases();
+      r.written.join(order_.next_points());
+      use_ends(*r.device, r);
+      r.leases = 0;
+    }
     finish_life(r, false);
   }
   if (r.made_by != nullptr) {
@@ -197,6 +199,7 @@ inline void engine::reserve_host_memory() {
   if (bytes == 0) return;
   if (bytes > options_.host_capacity - std::min(options_.host_capacity, host_->total_bytes())) {
     for (const stream_id s : {out_id_, in_id_}) check(cudaStreamSynchronize(order_.handle(s)), "cudaStreamSynchronize");
+    if (has_launched_) check(cudaStreamSynchronize(compute()), "cudaStreamSynchronize");
     host_->release_unused();
     invalidate_graphs("pinned memory was given back");
     bytes = missing();
