@@ -66,6 +66,10 @@ MUTATIONS = [
     (2, COPIES, "  r.readers.join(out_id_, point);\n", "", LIFE, K_SLOTS),
     (2, LEASE, "(writing ? r.written : r.readers).join(on, released);", "if (writing) r.written.join(on, released);",
      LIFE, SECOND_STREAM),
+    (2, "memory/slot_cache.hpp", "    for (const slot& s : slots_) {\n      to.add(s.bytes);\n      to.add(s.behind);\n    }",
+     "    for (const bucket& b : buckets_) {\n      for (const slot* s = b.first; s != nullptr; s = s->next) to.add(s->behind);\n"
+     "    }", STEADY,
+     "slots that two tensors of one size take in turns, step by step: each step waits for what it reuses"),
     (3, COPIES, "stream_clock needed = target.behind;", "stream_clock needed;", LIFE, K_SLOTS),
     (4, LEASE, "(writing ? r.written : r.readers).join(on, released);",
      "(writing ? r.written : r.readers).join(compute_id, order_.next_point(compute_id));", LIFE, SECOND_STREAM),

@@ -247,3 +247,28 @@ TEST_CASE("tensors that are saved or rematerialised cost no event call, no copy 
   CHECK(vg::calls("cudaEventRecord") == 1);  // the end of the step
   CHECK(calls({"cudaStreamWaitEvent", "cudaMemcpyAsync", "cudaHostAlloc"}) == 0);
 }
+
+TEST_CASE("slots that two tensors of one size take in turns, step by step: each step waits for what it reuses") {
+  const gpu g;
+  const ho::stream compute;
+  constexpr std::size_t n = 401;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .sample_every = 0, .observer = watched});
+  ho::offload_tensor<float, ho::offload> made(scheduler, n);
+  ho::offload_tensor<float, ho::remat> again(scheduler, n);
+  again.define([&](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1000); });
+  std::vector<std::unique_ptr<seen>> all;
+  for (int i = 0; i < 24; ++i) {
+    ho::step step(scheduler);
+    {
+      auto lease = made.produce(compute.get());
+      fill(compute.get(), lease.data(), n, static_cast<float>(i));
+    }
+    again.fetch(compute.get()).end();
+    std::move(again).fetch(compute.get()).end();
+    auto lease = std::move(made).fetch(compute.get());
+    all.push_back(std::make_unique<seen>(compute.get(), lease.data(), n));
+    lease.end();
+    step.end();
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->is(static_cast<float>(i)));
+}
