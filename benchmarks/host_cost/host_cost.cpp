@@ -1,6 +1,7 @@
 // What the library itself costs the host: wall time per offloaded tensor and step, without the CUDA calls. That is the
 // time of a step, minus the time of the same list of calls, both over a runtime whose functions do nothing; in
-// nanoseconds, each time the median over all steps; with the allocations of all of them.
+// nanoseconds, each time the median over all steps; with the allocations of all of them. Steps that ask the same, one
+// after the other, are played from a list; where every second one asks a little more (alike: 0), none is.
 
 #include "allocations.hpp"
 #include "null_runtime.hpp"
@@ -77,8 +78,9 @@ struct layer {
   tensor<name::act> act;
 };
 
-ho::task<> step(std::vector<std::unique_ptr<layer>>& layers) {
+ho::task<> step(std::vector<std::unique_ptr<layer>>& layers, bool one_more) {
   for (auto& l : layers) co_await l->forward();
+  if (one_more) auto a = co_await layers.back()->act;
   for (auto l = layers.rbegin(); l != layers.rend(); ++l) co_await (*l)->backward();
 }
 
@@ -95,19 +97,25 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Arguments: layers; layers' worth of window, 0 is unlimited; whether steps are planned.
+/// Arguments: layers; layers' worth of window, 0 is unlimited; whether steps are planned, and whether they are alike.
 void host_cost(benchmark::State& state) {
   constexpr std::size_t most_steps = 1U << 20U;
   const auto count = static_cast<std::size_t>(state.range(0));
   const auto in_window = static_cast<std::size_t>(state.range(1));
   const bool planned = state.range(2) != 0;
-  ho::prefetch_scheduler scheduler(
-      {.window = in_window == 0 ? ho::unlimited : in_window * names * slot, .plan = planned});
+  const bool alike = state.range(3) != 0;
+  ho::prefetch_scheduler scheduler({.window = in_window == 0 ? ho::unlimited : in_window * names * slot,
+                                    .batch_copies_below = 0,  // a call for each, as for tensors of the usual sizes
+                                    .plan = planned});
   std::vector<std::unique_ptr<layer>> layers;
   for (std::size_t i = 0; i < count; ++i) {
     layers.push_back(std::make_unique<layer>(scheduler, ho::layer_position{i, count}));
   }
-  const auto run = [&] { scheduler.run([&] { return step(layers); }); };
+  bool one_more = false;
+  const auto run = [&] {
+    one_more = !one_more && !alike;
+    scheduler.run([&] { return step(layers, one_more); });
+  };
   constexpr int steps_before = 64;  // all that grows has grown; the next one samples no times
   for (int i = 0; i < steps_before; ++i) run();
   std::vector<null_runtime::call> calls;
@@ -133,6 +141,15 @@ void host_cost(benchmark::State& state) {
     state.SkipWithError(planned ? "the steps follow no plan" : "the steps follow a plan");
     return;
   }
+  bool repeated = false;
+  for (int i = 0; i < 3; ++i) {  // one may be sampled, and the next one is looked at
+    run();
+    repeated = repeated || scheduler.report().repeated;
+  }
+  if (repeated != alike) {
+    state.SkipWithError(alike ? "the steps are not repeated" : "the steps are repeated");
+    return;
+  }
   const double tensors = static_cast<double>(count * names);
   const double calls_ns = median(of_calls) * 1e9 / tensors;
   state.counters["own_ns_per_tensor"] = median(of_steps) * 1e9 / tensors - calls_ns;
@@ -142,12 +159,14 @@ void host_cost(benchmark::State& state) {
 }
 
 BENCHMARK(host_cost)
-    ->ArgNames({"layers", "window", "planned"})
-    ->Args({32, 0, 0})
-    ->Args({32, 3, 0})
-    ->Args({128, 3, 0})
-    ->Args({32, 3, 1})
-    ->Args({32, 6, 1})
+    ->ArgNames({"layers", "window", "planned", "alike"})
+    ->Args({32, 0, 0, 1})
+    ->Args({32, 3, 0, 1})
+    ->Args({128, 3, 0, 1})
+    ->Args({32, 3, 1, 1})
+    ->Args({32, 6, 1, 1})
+    ->Args({32, 0, 0, 0})
+    ->Args({32, 3, 0, 0})
     ->UseManualTime();
 
 }  // namespace

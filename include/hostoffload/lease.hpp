@@ -36,7 +36,13 @@ public:
     lease(std::move(other)).swap(*this);
     return *this;
   }
-  ~lease() { end(std::uncaught_exceptions() > exceptions_); }
+  ~lease() {
+    if constexpr (std::is_const_v<T>) {
+      end();
+    } else {
+      end(std::uncaught_exceptions() > exceptions_);
+    }
+  }
 
   void swap(lease& other) noexcept {
     std::swap(engine_, other.engine_);
@@ -78,14 +84,14 @@ private:
   std::size_t elements_;
   std::uint64_t generation_;
   detail::stream_id stream_;
-  int exceptions_ = std::uncaught_exceptions();
+  int exceptions_ = std::is_const_v<T> ? 0 : std::uncaught_exceptions();
 };
 
 namespace detail {
 struct lease_access {
   template <class T>
-  [[nodiscard]] static lease<T> make(const engine_ref& owner, const lease_request& granted) noexcept {
-    return lease<T>(owner, granted);
+  [[nodiscard]] static lease<T> make(engine_ref owner, const lease_request& granted) noexcept {
+    return lease<T>(std::move(owner), granted);
   }
 };
 }  // namespace detail

@@ -34,6 +34,7 @@ public:
     if (engine_ != nullptr) engine::drop_owner(engine_);
   }
   [[nodiscard]] engine* operator->() const noexcept { return engine_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return engine_ != nullptr; }
   friend bool operator==(const engine_ref&, const engine_ref&) = default;
 
 private:

@@ -5,6 +5,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <utility>
 
 namespace hostoffload::inline v0::detail {
 
@@ -14,19 +15,19 @@ template <class T>
 class tensor_awaiter {
 public:
   tensor_awaiter(const engine_ref& owner, tensor_record& r, cudaStream_t on, bool last_use)
-      : engine_(owner), request_(owner->request_for(r, on, last_use)) {}
+      : engine_(owner), request_(owner->request_for(r, on, last_use)) {
+    result_ = engine_->request(request_);
+    if (result_ != outcome::make || request_.tensor->made_by->is_coroutine()) return;
+    engine_->make_inline(request_);
+    result_ = outcome::granted;
+  }
   tensor_awaiter(const tensor_awaiter&) = delete;
   tensor_awaiter& operator=(const tensor_awaiter&) = delete;
-  ~tensor_awaiter() { engine_->give_up(request_); }
-
-  [[nodiscard]] bool await_ready() {
-    result_ = engine_->request(request_);
-    if (result_ == outcome::make && !request_.tensor->made_by->is_coroutine()) {
-      engine_->make_inline(request_);
-      return true;
-    }
-    return result_ == outcome::granted;
+  ~tensor_awaiter() {
+    if (engine_) engine_->give_up(request_);  // not resumed: the lease has the reference else
   }
+
+  [[nodiscard]] bool await_ready() const noexcept { return result_ == outcome::granted; }
 
   template <class Promise>
   void await_suspend(std::coroutine_handle<Promise> waiter) {
@@ -40,7 +41,7 @@ public:
 
   [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<const T> await_resume() {
     engine_->finish(request_);
-    return lease_access::make<const T>(engine_, request_);
+    return lease_access::make<const T>(std::move(engine_), request_);
   }
 
 private:

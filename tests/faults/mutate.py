@@ -81,7 +81,7 @@ MUTATIONS = [
      "a handle that comes to stand for another stream is told from before"),
     (6, STEP, "    r->generation = generation;\n", "", FAULTS,
      "a lease on a tensor that is gone is not taken for one on the tensor in its place"),
-    (6, LEASE, "if (generation != r.generation) return;", "", MISUSE,
+    (6, LEASE, "if (closed_ || generation != r.generation) return;", "if (closed_) return;", MISUSE,
      "a lease that is held when the step ends is an error, and void from then on"),
     (7, LEASE, "  put_behind(q.stream, r.written, r.as_purpose());\n", "", WINDOW,
      "every window from the least to unlimited gives the values of save"),

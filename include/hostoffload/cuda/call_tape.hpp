@@ -36,17 +36,16 @@ public:
   /// Point `number` of the stream `of`, recorded on it.
   void record(event_ref point, cudaStream_t on, stream_id of, std::uint64_t number, const purpose& what) {
     if (is_off() ||
-        is_due({.is = kind::record, .of = of, .point = from_start(of, number), .on = on}, "cudaEventRecord", what))
+        is_due({.is = kind::record, .of = of, .number = from_start(of, number), .on = on}, "cudaEventRecord", what))
       point.record(on, what);
   }
   void wait(event_ref point, cudaStream_t on, stream_id of, std::uint64_t number, const purpose& what) {
     if (is_off() ||
-        is_due({.is = kind::wait, .of = of, .point = from_start(of, number), .on = on}, "cudaStreamWaitEvent", what))
+        is_due({.is = kind::wait, .of = of, .number = from_start(of, number), .on = on}, "cudaStreamWaitEvent", what))
       point.hold(on, what);
   }
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind way, cudaStream_t on, const purpose& what) {
-    if (is_off() || is_due({.is = kind::copy, .way = way, .on = on, .to = to, .from = from, .bytes = bytes},
-                           "cudaMemcpyAsync", what))
+    if (is_off() || is_due(write_copies(kind::copy, &to, &from, &bytes, 1, way, on), "cudaMemcpyAsync", what))
       check(cudaMemcpyAsync(to, from, bytes, way, on), "cudaMemcpyAsync", what);
   }
   /// One call from CUDA 13 on; before, one per copy. The copies have no order among themselves; `on` is neither the
@@ -54,10 +53,7 @@ public:
   void copy_batch(void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count,
                   cudaMemcpyKind way, cudaStream_t on, const purpose& what) {
 #if CUDART_VERSION >= 13000
-    const auto first = static_cast<std::int64_t>(sizes_.size());
-    if (mode_ == mode::writing) write_batch(to, from, sizes, count);
-    if (is_off() ||
-        is_due({.is = kind::batch, .way = way, .point = first, .on = on, .bytes = count}, "cudaMemcpyBatchAsync", what))
+    if (is_off() || is_due(write_copies(kind::batch, to, from, sizes, count, way, on), "cudaMemcpyBatchAsync", what))
       check(enqueue_batch(to, from, sizes, count, on), "cudaMemcpyBatchAsync", what);
 #else
     for (std::size_t i = 0; i < count; ++i) copy(to[i], from[i], sizes[i], way, on, what);
@@ -65,7 +61,7 @@ public:
   }
   void tell(listener told, void* begin, std::size_t bytes) {
     if (told == nullptr) return;
-    if (is_off() || is_due({.is = kind::tell, .told = told, .to = begin, .bytes = bytes}, {}, {})) told(begin, bytes);
+    if (is_off() || is_due(write_told({told, begin, bytes}), {}, {})) told(begin, bytes);
   }
 
   /// Writes down what is enqueued from now on; `last_points` of each stream so far.
@@ -74,6 +70,7 @@ public:
     to_.clear();
     from_.clear();
     sizes_.clear();
+    told_.clear();
     start_ = last_points;
     mode_ = mode::writing;
   }
@@ -84,12 +81,14 @@ public:
 
   void begin_playing(const std::array<points, max_streams>& of_streams) noexcept {
     points_ = of_streams;
-    played_ = 0;
+    next_ = calls_.data();
   }
+  /// Whether so many have been played.
+  [[nodiscard]] bool is_at(std::uint32_t played) const noexcept { return next_ == calls_.data() + played; }
   /// Enqueues the calls that follow, up to number `last`. Ends at one that fails, with its error.
   [[nodiscard]] cudaError_t play_to(std::uint32_t last) {
-    for (; played_ != last; ++played_) {
-      const cudaError_t code = play(calls_[played_]);
+    for (const call* const end = calls_.data() + last; next_ != end; ++next_) {
+      const cudaError_t code = play(*next_);
       if (code != cudaSuccess) return code;
     }
     return cudaSuccess;
@@ -97,7 +96,7 @@ public:
   /// What has been played is enqueued already when the calls come again, one by one, now; then the next one fails with
   /// `failure`, if there is one.
   void pass_over_played(cudaError_t failure) noexcept {
-    to_pass_ = played_;
+    to_pass_ = static_cast<std::size_t>(next_ - calls_.data());
     failure_ = failure;
     mode_ = to_pass_ != 0 || failure != cudaSuccess ? mode::passing : mode::off;
   }
@@ -105,21 +104,25 @@ public:
 private:
   enum class mode : std::uint8_t { off, writing, passing };
   enum class kind : std::uint8_t { record, wait, copy, batch, tell };
+  /// Small, since a step has many; what is copied or told of is in lists of its own.
   struct call {
     kind is = kind::record;
     stream_id of = 0;
-    cudaMemcpyKind way = cudaMemcpyDefault;
-    std::int64_t point = 0;  // from the step's beginning; of a batch: its first copy
+    std::uint8_t way = 0;     // of copies, a cudaMemcpyKind
+    std::uint8_t count = 0;   // of copies
+    std::int32_t number = 0;  // of the point, from the step's beginning; of the first copy; of the piece of memory
     cudaStream_t on = nullptr;
-    listener told = nullptr;
-    void* to = nullptr;
-    const void* from = nullptr;
-    std::size_t bytes = 0;  // of a batch: its copies
+  };
+  static_assert(sizeof(call) == 16);
+  struct bytes_told {
+    listener told;
+    void* begin;
+    std::size_t bytes;
   };
 
   [[nodiscard]] bool is_off() const noexcept { return mode_ == mode::off; }
-  [[nodiscard]] std::int64_t from_start(stream_id of, std::uint64_t number) const noexcept {
-    return static_cast<std::int64_t>(number - start_[of]);
+  [[nodiscard]] std::int32_t from_start(stream_id of, std::uint64_t number) const noexcept {
+    return static_cast<std::int32_t>(static_cast<std::int64_t>(number - start_[of]));
   }
 
   void write(const call& c) noexcept {
@@ -129,14 +132,33 @@ private:
       mode_ = mode::off;
     }
   }
-  void write_batch(void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count) noexcept {
+  /// The call, and its copies where it is to be written down.
+  call write_copies(kind is, void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count,
+                    cudaMemcpyKind way, cudaStream_t on) noexcept {
+    const auto first = static_cast<std::int32_t>(sizes_.size());
     try {
-      to_.insert(to_.end(), to, to + count);
-      from_.insert(from_.end(), from, from + count);
-      sizes_.insert(sizes_.end(), sizes, sizes + count);
+      if (mode_ == mode::writing) {
+        to_.insert(to_.end(), to, to + count);
+        from_.insert(from_.end(), from, from + count);
+        sizes_.insert(sizes_.end(), sizes, sizes + count);
+      }
     } catch (const std::bad_alloc&) {
       mode_ = mode::off;
     }
+    return {.is = is,
+            .way = static_cast<std::uint8_t>(way),
+            .count = static_cast<std::uint8_t>(count),
+            .number = first,
+            .on = on};
+  }
+  call write_told(const bytes_told& b) noexcept {
+    const auto first = static_cast<std::int32_t>(told_.size());
+    try {
+      if (mode_ == mode::writing) told_.push_back(b);
+    } catch (const std::bad_alloc&) {
+      mode_ = mode::off;
+    }
+    return {.is = kind::tell, .number = first};
   }
 
   /// Whether it is to be enqueued; is written down then.
@@ -157,24 +179,17 @@ private:
 
   [[nodiscard]] cudaEvent_t event_of(const call& c) const noexcept {
     const points& p = points_[c.of];
-    return p.ring[(static_cast<std::uint64_t>(c.point) + p.first) & p.mask].get();
+    return p.ring[(static_cast<std::uint64_t>(std::int64_t{c.number}) + p.first) & p.mask].get();
   }
 
   cudaError_t play(const call& c) {
-    switch (c.is) {
-      case kind::record:
-        return cudaEventRecord(event_of(c), c.on);
-      case kind::wait:
-        return cudaStreamWaitEvent(c.on, event_of(c), 0);
-      case kind::copy:
-        return cudaMemcpyAsync(c.to, c.from, c.bytes, c.way, c.on);
-      case kind::batch:
-        return enqueue_batch(&to_[static_cast<std::size_t>(c.point)], &from_[static_cast<std::size_t>(c.point)],
-                             &sizes_[static_cast<std::size_t>(c.point)], c.bytes, c.on);
-      case kind::tell:
-        c.told(c.to, c.bytes);
-        break;
-    }
+    if (c.is == kind::record) return cudaEventRecord(event_of(c), c.on);
+    if (c.is == kind::wait) return cudaStreamWaitEvent(c.on, event_of(c), 0);
+    const auto i = static_cast<std::size_t>(c.number);
+    if (c.is == kind::copy)
+      return cudaMemcpyAsync(to_[i], from_[i], sizes_[i], static_cast<cudaMemcpyKind>(c.way), c.on);
+    if (c.is == kind::batch) return enqueue_batch(&to_[i], &from_[i], &sizes_[i], c.count, c.on);
+    told_[i].told(told_[i].begin, told_[i].bytes);
     return cudaSuccess;
   }
 
@@ -193,13 +208,14 @@ private:
 
   mode mode_ = mode::off;
   std::vector<call> calls_;
-  std::vector<void*> to_;  // of batches
+  std::vector<void*> to_;  // of copies
   std::vector<const void*> from_;
   std::vector<std::size_t> sizes_;
+  std::vector<bytes_told> told_;
   std::array<std::uint64_t, max_streams> start_{};
   std::array<points, max_streams> points_{};
-  std::uint32_t played_ = 0;
-  std::uint32_t to_pass_ = 0;
+  const call* next_ = nullptr;  // to be played
+  std::size_t to_pass_ = 0;
   cudaError_t failure_ = cudaSuccess;
 };
 

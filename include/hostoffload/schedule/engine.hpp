@@ -79,7 +79,12 @@ public:
 
   // leases
   [[nodiscard]] lease_request request_for(tensor_record& r, cudaStream_t on, bool last_use);
-  [[nodiscard]] outcome request(lease_request& q) { return request(q, false); }
+  [[nodiscard]] outcome request(lease_request& q) {
+    if (tape_.playing()) {
+      if (const std::optional<outcome> played = play_next(q)) return *played;
+    }
+    return request(q, false);
+  }
   /// Runs the plain define function that a request needs, and grants the lease.
   void make_inline(lease_request& q);
   /// Starts the coroutine; `waiter` goes on, in finish(q), when it has ended.
@@ -88,13 +93,18 @@ public:
   /// Nobody waits for it any more: what it had begun to make is as before.
   void give_up(lease_request& q) noexcept;
   /// The lease, or the error, after a wait.
-  void finish(lease_request& q);
+  void finish(lease_request& q) {
+    if (!q.granted || q.failure) finish_waiting(q);
+  }
   /// The lease at once: no coroutine is there to wait for it.
   void lease_now(lease_request& q);
   void begin_produce(lease_request& q);
   /// What a lease that is left by an exception wrote is not kept.
   void end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
-                 bool left_by_exception) noexcept;
+                 bool left_by_exception) noexcept {
+    if (tape_.playing() && play_end(r, generation, on, writing, left_by_exception)) return;
+    end_unplayed(r, generation, on, writing, left_by_exception);
+  }
 
   // steps
   void begin_step();
@@ -178,13 +188,11 @@ private:
   void write_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
                  bool left_by_exception) noexcept;
   void write_request(taped_request r) noexcept;
-  [[nodiscard]] std::optional<outcome> play_request(lease_request& q) {
-    return tape_.playing() ? play_next(q) : std::nullopt;
-  }
   [[nodiscard]] std::optional<outcome> play_next(lease_request& q);
   [[nodiscard]] bool play(request_kind is, lease_request& q) { return tape_.playing() && play_lease(is, q); }
   [[nodiscard]] bool play_lease(request_kind is, lease_request& q);
   [[nodiscard]] bool play_calls(const taped_request& r);
+  static void grant_played(lease_request& q, const taped_request& r) noexcept;
   [[nodiscard]] bool play_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
                               bool left_by_exception) noexcept;
   void catch_up() {
@@ -202,6 +210,8 @@ private:
   // engine_lease.hpp
   void warn_if_serialised(cudaStream_t on);
   outcome request(lease_request& q, bool oldest);
+  void end_unplayed(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                    bool left_by_exception) noexcept;
   void grant(lease_request& q);
   void settle(tensor_record& r);
   void drop(tensor_record& r) noexcept;
@@ -225,6 +235,7 @@ private:
   promise_base& making_coroutine(lease_request& q, const promise_base* waiter);
   void finish_making(tensor_record& r, const branch& under);
   void finish_making_and_grant(lease_request& q);
+  void finish_waiting(lease_request& q);
   void throw_if_gone(const lease_request& q);
   void abort_making(const maker& what, bool has_run) noexcept;
 
@@ -319,7 +330,8 @@ private:
 
   loop loop_;
   branch root_line_;
-  branch* inline_line_ = nullptr;  // of the plain define function that runs now
+  branch* inline_line_ = nullptr;   // of the plain define function that runs now
+  std::shared_ptr<maker> retired_;  // makers whose tensors went while they ran, until the step is over
   lease_request* first_waiting_ = nullptr;
   lease_request* last_waiting_ = nullptr;
   host_value_request* first_value_ = nullptr;

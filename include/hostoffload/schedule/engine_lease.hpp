@@ -37,17 +37,31 @@ inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool
   throw_if_closed();
   lease_request q;
   q.tensor = &r;
-  const std::size_t known = order_.count();
-  q.stream = order_.find(on, [this] { catch_up(); });
-  if (order_.count() != known) warn_if_serialised(on);
+  if (on != compute()) {
+    const std::size_t known = order_.count();
+    q.stream = order_.find(on, [this] { catch_up(); });
+    if (order_.count() != known) warn_if_serialised(on);
+  }
   q.last_use = last_use;
-  q.line = current_line();
+  if (!tape_.playing()) q.line = current_line();
   return q;
+}
+
+/// A stream that leases are taken on for the first time: does it take turns with the compute stream?
+inline void engine::warn_if_serialised(cudaStream_t on) {
+  const bool legacy = is_legacy_default(on);
+  if (legacy == is_legacy_default(compute())) return;
+  unsigned flags = 0;
+  check(cudaStreamGetFlags(legacy ? compute() : on, &flags), "cudaStreamGetFlags");
+  constexpr std::string_view warning =
+      "leases are taken on the legacy default stream and on a blocking stream, which wait for each other: create the "
+      "other one with cudaStreamNonBlocking";
+  if ((flags & cudaStreamNonBlocking) == 0 && std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end())
+    warnings_.push_back(warning);
 }
 
 inline outcome engine::request(lease_request& q, bool oldest) {
   throw_kept_error();
-  if (const std::optional<outcome> played = play_request(q)) return *played;
   tensor_record& r = *q.tensor;
   if (!in_step_)
     throw usage_error("tensor " + r.title() + ": leases are taken within a step: scheduler.run(…), or a step object");
@@ -84,7 +98,8 @@ inline outcome engine::request(lease_request& q, bool oldest) {
 }
 
 inline void engine::lease_now(lease_request& q) {
-  switch (request(q, true)) {
+  const std::optional<outcome> played = tape_.playing() ? play_next(q) : std::nullopt;
+  switch (played ? *played : request(q, true)) {
     case outcome::granted:
       return;
     case outcome::no_room:
@@ -185,10 +200,9 @@ inline void engine::begin_produce(lease_request& q) {
   write(request_kind::produce, q);
 }
 
-inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
-                              bool left_by_exception) noexcept {
-  if (closed_ || play_end(r, generation, on, writing, left_by_exception)) return;
-  if (generation != r.generation) return;  // of a life that is over
+inline void engine::end_unplayed(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                                 bool left_by_exception) noexcept {
+  if (closed_ || generation != r.generation) return;  // of a life that is over
   try {
     const std::uint64_t released = order_.lease_ends(on);
     (writing ? r.written : r.readers).join(on, released);

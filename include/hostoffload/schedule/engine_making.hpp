@@ -106,7 +106,7 @@ inline void engine::finish_making_and_grant(lease_request& q) {
 }
 
 inline void engine::make_inline(lease_request& q) {
-  q.made_by = q.tensor->made_by;
+  q.made_by = q.tensor->made_by.get();
   branch* const outer = std::exchange(inline_line_, &q.making);
   try {
     q.made_by->call();
@@ -123,14 +123,14 @@ inline void engine::make_inline(lease_request& q) {
 /// Somebody destroyed the tensor while its define function ran.
 inline void engine::throw_if_gone(const lease_request& q) {
   throw_if_closed();
-  if (q.tensor->made_by == q.made_by) return;
+  if (q.tensor->made_by.get() == q.made_by) return;
   throw_kept_error();
   throw usage_error("a tensor of a group was destroyed while the group was made");
 }
 
 /// The coroutine, ready to start; `waiter` if another one awaits it.
 inline promise_base& engine::making_coroutine(lease_request& q, const promise_base* waiter) {
-  q.made_by = q.tensor->made_by;
+  q.made_by = q.tensor->made_by.get();
   try {
     if (waiter != nullptr) throw_unless_mine(*waiter);
     q.making_task = q.made_by->start();
@@ -151,9 +151,8 @@ inline void engine::start_making(lease_request& q, promise_base& waiter) {
   loop_.put_first(child);
 }
 
-inline void engine::finish(lease_request& q) {
+inline void engine::finish_waiting(lease_request& q) {
   if (q.failure) std::rethrow_exception(q.failure);
-  if (q.granted) return;
   try {
     task_access::promise(*q.making_task).take();
     throw_if_gone(q);

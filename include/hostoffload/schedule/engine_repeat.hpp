@@ -28,7 +28,7 @@ inline bool engine::begin_repeated(bool timed) {
 /// The played step ends; false when it is not one, or is not over.
 inline bool engine::end_repeated() {
   if (!tape_.playing()) return false;
-  if (tape_.next() != nullptr) {
+  if (tape_.next().tensor != nullptr) {
     catch_up();
     return false;
   }
@@ -70,24 +70,20 @@ inline void engine::write_request(taped_request r) noexcept {
 inline void engine::write_lease(request_kind is, const lease_request& q) noexcept {
   if (!alone(q.line)) return tape_.spoil();
   write_request({.tensor = q.tensor,
-                 .is = is,
-                 .on = q.stream,
-                 .flag = q.last_use,
-                 .generation = q.generation - q.tensor->generation_at_start,
-                 .data = q.data});
+                 .asked = taped_request::key(is, q.stream, q.last_use),
+                 .data = q.data,
+                 .generation = static_cast<std::uint32_t>(q.generation - q.tensor->generation_at_start)});
 }
 
 inline void engine::write_make(const lease_request& q) noexcept {
   if (!tape_.writing()) return;
   if (!alone(q.line)) return tape_.spoil();
-  const std::size_t first = tape_.rooms();
+  const std::uint32_t first = tape_.rooms();
   for (const tensor_record* m : q.tensor->made_by->members) tape_.write_room(m->makes_at);
   write_request({.tensor = q.tensor,
-                 .is = request_kind::make,
-                 .on = q.stream,
-                 .flag = q.last_use,
-                 .again = q.making.again,
-                 .first_room = first});
+                 .asked = taped_request::key(request_kind::make, q.stream, q.last_use),
+                 .first_room = first,
+                 .again = q.making.again});
 }
 
 inline void engine::write_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
@@ -95,59 +91,75 @@ inline void engine::write_end(tensor_record& r, std::uint64_t generation, stream
   if (!tape_.writing()) return;
   if (writing && left_by_exception) return tape_.spoil();
   write_request({.tensor = &r,
-                 .is = request_kind::end,
-                 .on = on,
-                 .flag = writing,
-                 .generation = generation - r.generation_at_start});
+                 .asked = taped_request::key(request_kind::end, on, writing),
+                 .generation = static_cast<std::uint32_t>(generation - r.generation_at_start)});
 }
 
 /// Enqueues what a request leads to; if that fails, the engine is where the request finds it.
 inline bool engine::play_calls(const taped_request& r) {
-  const cudaError_t code = order_.calls().play_to(r.calls_end);
-  if (code != cudaSuccess) {
-    catch_up_from_tape(code);
-    return false;
+  if (!order_.calls().is_at(r.calls_end)) {
+    const cudaError_t code = order_.calls().play_to(r.calls_end);
+    if (code != cudaSuccess) {
+      catch_up_from_tape(code);
+      return false;
+    }
   }
   tape_.advance();
   return true;
 }
 
+inline void engine::grant_played(lease_request& q, const taped_request& r) noexcept {
+  q.generation = q.tensor->generation + r.generation;
+  q.data = r.data;
+  q.granted = true;
+}
+
 /// Grants the lease if the tape has it next. Otherwise the engine is where the request finds it.
 inline bool engine::play_lease(request_kind is, lease_request& q) {
-  const taped_request* const next = tape_.next();
-  if (next == nullptr || next->tensor != q.tensor || next->is != is || next->on != q.stream ||
-      next->flag != q.last_use) {
+  const taped_request& next = tape_.next();
+  if (next.tensor != q.tensor || next.asked != taped_request::key(is, q.stream, q.last_use)) {
     catch_up_from_tape(cudaSuccess);
+    q.line = current_line();
     return false;
   }
-  if (!play_calls(*next)) return false;
-  q.generation = q.tensor->generation + next->generation;
-  q.data = next->data;
-  q.granted = true;
+  if (!play_calls(next)) {
+    q.line = current_line();
+    return false;
+  }
+  grant_played(q, next);
   return true;
 }
 
+/// The same where it may be that the values have to be made.
 inline std::optional<outcome> engine::play_next(lease_request& q) {
-  const taped_request* const next = tape_.next();
-  if (next == nullptr || next->is != request_kind::make || next->tensor != q.tensor || next->on != q.stream ||
-      next->flag != q.last_use)
-    return play_lease(request_kind::lease, q) ? std::optional(outcome::granted) : std::nullopt;
-  if (!play_calls(*next)) return std::nullopt;
-  const maker& made_by = *q.tensor->made_by;
-  for (std::size_t i = 0; i < made_by.members.size(); ++i) made_by.members[i]->makes_at = tape_.room(*next, i);
-  begin_branch(q, next->again);
-  return outcome::make;
+  const taped_request& next = tape_.next();
+  const bool made_first = next.is() == request_kind::make;
+  const request_kind is = made_first ? request_kind::make : request_kind::lease;
+  if (next.tensor != q.tensor || next.asked != taped_request::key(is, q.stream, q.last_use)) {
+    catch_up_from_tape(cudaSuccess);
+  } else if (play_calls(next)) {
+    if (!made_first) {
+      grant_played(q, next);
+      return outcome::granted;
+    }
+    q.line = current_line();
+    const maker& made_by = *q.tensor->made_by;
+    for (std::size_t i = 0; i < made_by.members.size(); ++i) made_by.members[i]->makes_at = tape_.room(next, i);
+    begin_branch(q, next.again);
+    return outcome::make;
+  }
+  q.line = current_line();
+  return std::nullopt;
 }
 
 /// Whether this was the end of a lease that the tape has next, or of one that is void.
 inline bool engine::play_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
                              bool left_by_exception) noexcept {
-  if (!tape_.playing()) return false;
   try {
-    const taped_request* const next = tape_.next();
-    if (next != nullptr && next->tensor == &r && next->is == request_kind::end && next->on == on &&
-        next->flag == writing && !(writing && left_by_exception)) {
-      return generation != r.generation + next->generation || play_calls(*next);
+    const taped_request& next = tape_.next();
+    if (next.tensor == &r && next.asked == taped_request::key(request_kind::end, on, writing) &&
+        !(writing && left_by_exception)) {
+      return generation != r.generation + next.generation || play_calls(next);
     }
     catch_up_from_tape(cudaSuccess);
   } catch (...) {
@@ -168,23 +180,23 @@ inline void engine::catch_up_from_tape(cudaError_t failure) {
   for (const taped_request& t : played) {
     branch* const line = being_made.empty() ? &root_line_ : &being_made.back().making;
     inline_line_ = line;
-    if (t.is == request_kind::end) {
-      end_lease(*t.tensor, t.tensor->generation, t.on, t.flag, false);
-    } else if (t.is == request_kind::made) {
+    if (t.is() == request_kind::end) {
+      end_lease(*t.tensor, t.tensor->generation, t.on(), t.flag(), false);
+    } else if (t.is() == request_kind::made) {
       finish_making_and_grant(being_made.back());
       being_made.pop_back();
     } else {
       lease_request& q = being_made.emplace_back();
       q.tensor = t.tensor;
-      q.stream = t.on;
-      q.last_use = t.flag;
+      q.stream = t.on();
+      q.last_use = t.flag();
       q.line = line;
-      if (t.is == request_kind::produce) {
+      if (t.is() == request_kind::produce) {
         begin_produce(q);
       } else {
         static_cast<void>(request(q, true));
       }
-      if (t.is != request_kind::make) being_made.pop_back();
+      if (t.is() != request_kind::make) being_made.pop_back();
     }
   }
   inline_line_ = outer;

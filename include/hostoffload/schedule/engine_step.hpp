@@ -133,7 +133,11 @@ inline void engine::remove(tensor_record& r) noexcept {
   if (r.made_by != nullptr) {
     const std::shared_ptr<maker> shared = std::move(r.made_by);
     for (tensor_record* m : shared->members) m->made_by.reset();
-    if (!being_made) std::erase(shared->members, &r);
+    if (being_made) {
+      shared->retired_before = std::exchange(retired_, shared);
+    } else {
+      std::erase(shared->members, &r);
+    }
   }
   if (r.in_window()) host_planned_ -= slot_size(r.bytes);
   if (r.host != nullptr) {
@@ -228,6 +232,7 @@ inline void engine::prepare_step() {
   throw_if_closed();
   throw_kept_error();
   if (in_step_) throw usage_error("a step begins while another one of the same scheduler runs");
+  retired_.reset();
   if (!history_) history_.emplace(now_.tensors.size());
   reserve_host_memory();
 }
@@ -376,19 +381,6 @@ inline void engine::abandon_step() noexcept {
   step_range_.reset();
   in_step_ = false;
   if (capturing_) discard_capture();
-}
-
-/// A stream that leases are taken on for the first time: does it take turns with the compute stream?
-inline void engine::warn_if_serialised(cudaStream_t on) {
-  const bool legacy = is_legacy_default(on);
-  if (legacy == is_legacy_default(compute())) return;
-  unsigned flags = 0;
-  check(cudaStreamGetFlags(legacy ? compute() : on, &flags), "cudaStreamGetFlags");
-  constexpr std::string_view warning =
-      "leases are taken on the legacy default stream and on a blocking stream, which wait for each other: create the "
-      "other one with cudaStreamNonBlocking";
-  if ((flags & cudaStreamNonBlocking) == 0 && std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end())
-    warnings_.push_back(warning);
 }
 
 inline step_report engine::report() {

@@ -31,17 +31,22 @@ enum class request_kind : std::uint8_t {
 
 struct taped_request {
   tensor_record* tensor = nullptr;
-  request_kind is = request_kind::lease;
-  stream_id on = 0;
-  bool flag = false;   // lease, make, made: the last use; end: of a writable lease
-  bool again = false;  // make: of values that were dropped
-  std::uint32_t calls_end = 0;
-  std::uint64_t generation = 0;  // of the lease, above the tensor's at the step's beginning
+  std::uint32_t asked = 0;       // see key()
+  std::uint32_t calls_end = 0;   // of its calls, in the call_tape
   std::byte* data = nullptr;     // that the lease is given
-  std::size_t first_room = 0;    // make: of what the function writes, in rooms()
+  std::uint32_t generation = 0;  // of the lease, above the tensor's at the step's beginning
+  std::uint32_t first_room = 0;  // make: of what the function writes, in rooms()
+  bool again = false;            // make: of values that were dropped
 
+  /// `flag`: lease, make, made: the last use; end: of a writable lease.
+  [[nodiscard]] static constexpr std::uint32_t key(request_kind is, stream_id on, bool flag) noexcept {
+    return static_cast<std::uint32_t>(is) | (static_cast<std::uint32_t>(on) << 8U) | (flag ? 1U << 16U : 0U);
+  }
+  [[nodiscard]] request_kind is() const noexcept { return static_cast<request_kind>(asked & 0xFFU); }
+  [[nodiscard]] stream_id on() const noexcept { return static_cast<stream_id>(asked >> 8U & 0xFFU); }
+  [[nodiscard]] bool flag() const noexcept { return asked >> 16U != 0; }
   [[nodiscard]] bool asks_same(const taped_request& other) const noexcept {
-    return tensor == other.tensor && is == other.is && on == other.on && flag == other.flag && again == other.again;
+    return tensor == other.tensor && asked == other.asked && again == other.again;
   }
 };
 
@@ -49,8 +54,6 @@ class step_tape {
 public:
   [[nodiscard]] bool writing() const noexcept { return writing_; }
   [[nodiscard]] bool playing() const noexcept { return playing_; }
-  /// Whether steps are being written until there is a good tape.
-  [[nodiscard]] bool wants_steps() const noexcept { return !good_; }
 
   /// A step begins that is not played: the state changes.
   void begin_step(bool written) noexcept {
@@ -92,8 +95,9 @@ public:
   /// It is over: with this report, and so many points on each stream.
   void end_step(const step_report& report, const std::array<std::uint64_t, max_streams>& points) {
     if (!std::exchange(writing_, false)) return;
-    same_ = same_ && position_ == requests_.size() && position_ != 0;
+    same_ = same_ && position_ + 1 == requests_.size();
     requests_.resize(position_);
+    requests_.push_back({});
     report_ = report;
     report_.repeated = true;
     points_ = points;
@@ -119,16 +123,15 @@ public:
 
   void begin_playing() noexcept {
     playing_ = true;
-    position_ = 0;
+    next_ = requests_.data();
   }
-  [[nodiscard]] const taped_request* next() const noexcept {
-    return position_ != requests_.size() ? &requests_[position_] : nullptr;
-  }
-  void advance() noexcept { ++position_; }
+  /// The request that comes next; of no tensor at the end.
+  [[nodiscard]] const taped_request& next() const noexcept { return *next_; }
+  void advance() noexcept { ++next_; }
   [[nodiscard]] std::byte* room(const taped_request& r, std::size_t i) const noexcept {
     return rooms_[r.first_room + i];
   }
-  [[nodiscard]] std::size_t rooms() const noexcept { return rooms_.size(); }
+  [[nodiscard]] std::uint32_t rooms() const noexcept { return static_cast<std::uint32_t>(rooms_.size()); }
   [[nodiscard]] const std::array<std::uint64_t, max_streams>& points() const noexcept { return points_; }
   /// What the step did, under a new number.
   [[nodiscard]] const step_report& end_playing(std::uint64_t step) noexcept {
@@ -141,7 +144,7 @@ public:
   [[nodiscard]] std::span<const taped_request> stop() noexcept {
     playing_ = at_start_ = false;
     ++departures_;
-    return {requests_.data(), position_};
+    return {requests_.data(), next_};
   }
   /// Tensors or plans come or go.
   void forget() noexcept {
@@ -157,12 +160,13 @@ private:
   /// From then on a look at two steps of so many: the state may never be the same.
   static constexpr unsigned many_looks = 16;
 
-  std::vector<taped_request> requests_;
+  std::vector<taped_request> requests_;  // and one of no tensor
   std::vector<std::byte*> rooms_;
   std::vector<std::uint64_t> start_;  // the state in which the step began that was written last
   step_report report_;
   std::array<std::uint64_t, max_streams> points_{};
-  std::size_t position_ = 0;
+  std::size_t position_ = 0;  // that is written next
+  const taped_request* next_ = nullptr;
   unsigned departures_ = 0;
   unsigned looks_ = 0;
   bool writing_ = false;

@@ -34,6 +34,7 @@ public:
   virtual void call() = 0;                   // a plain function
 
   std::vector<tensor_record*> members;
+  std::shared_ptr<maker> retired_before{};  // in the engine's list of those whose tensors went while they ran
 };
 
 enum class life : std::uint8_t {
@@ -96,7 +97,7 @@ struct lease_request {
   branch making{};  // under which the define function runs
   std::optional<task<>> making_task{};
   std::optional<observed_range> range{};  // while the define function runs
-  std::shared_ptr<maker> made_by{};       // lives until then, whatever becomes of the tensor
+  maker* made_by = nullptr;               // lives until then, whatever becomes of the tensor
   bool granted = false;
   std::uint64_t generation = 0;  // of the lease granted
   std::byte* data = nullptr;     // and its memory
