@@ -15,8 +15,7 @@ template <class T>
 class tensor_awaiter {
 public:
   tensor_awaiter(const engine_ref& owner, tensor_record& r, cudaStream_t on, bool last_use)
-      : engine_(owner), request_(owner->request_for(r, on, last_use)) {
-    result_ = engine_->request(request_);
+      : engine_(owner), request_(owner->request_for(r, on, last_use)), result_(owner->request(request_)) {
     if (result_ != outcome::make || request_.tensor->made_by->is_coroutine()) return;
     engine_->make_inline(request_);
     result_ = outcome::granted;
@@ -47,7 +46,7 @@ public:
 private:
   engine_ref engine_;
   lease_request request_;
-  outcome result_ = outcome::granted;
+  outcome result_;
 };
 
 /// A tensor on a stream of the trainer's: co_await tensor.on(stream).
