@@ -46,6 +46,18 @@ if(CHECK STREQUAL "graph")
   endif()
 endif()
 
+if(CHECK STREQUAL "record")
+  file(STRINGS "${FOLDER}/step.record" lines)
+  list(GET lines 0 first)
+  list(GET lines -1 last)
+  list(GET lines 1 link)
+  list(FILTER lines INCLUDE REGEX "^save 0 [0-9]+ [0-9]+ defined ended ")
+  list(LENGTH lines tensors)
+  if(NOT "${first} ${last}" STREQUAL "hostoffload record 2 end" OR NOT link MATCHES "^link out [0-9]" OR NOT tensors EQUAL 10)
+    message(FATAL_ERROR "${first}, ${link}, ${tensors} tensors, ${last}: no record of a layer's ten tensors and of the link")
+  endif()
+endif()
+
 # A row's number of seconds as picoseconds: numbers with exponents are beyond CMake's arithmetic.
 function(picoseconds result row field)
   string(JSON value GET "${json}" rows ${row} ${field})
