@@ -76,7 +76,7 @@ TEST_CASE("repeated steps give the bits of save in every order of execution", "[
       for (const vg::finding& f : vg::findings()) FAIL_CHECK(f.message);
     }
   }
-  CHECK(repeated == programs);
+  CHECK(10 * repeated > 9 * programs);  // but for those that are planned anew every few steps
 }
 
 TEST_CASE("a repeated step that leaves a use out goes on in the general way from there", "[repeats]") {
@@ -93,10 +93,17 @@ TEST_CASE("a repeated step that leaves a use out goes on in the general way from
       warm_up(p);
       vg::execution_order(use % 3 == 0 ? seed : 0);
       CHECK(three_steps(p, use) == expected);
+      // Again, some steps later: what is remembered of the step before is another one's.
+      const std::size_t other = 1 + (use + uses / 2) % uses;
+      for (std::size_t step = 0; step < use % 5; ++step) p.step(1);
+      static_cast<void>(p.values());
+      vg::execution_order(0);
+      const std::vector<float> again = three_steps(p, other);
       for (int step = 1; step <= steps_before; ++step) p.step(static_cast<float>(step));
       static_cast<void>(p.values());
       CHECK(p.steps_repeated() == s.schedulers);
       for (const vg::finding& f : vg::findings()) FAIL_CHECK(f.message);
+      CHECK(again == reference(s, other));
     }
   }
 }

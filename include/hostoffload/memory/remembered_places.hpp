@@ -28,6 +28,7 @@ public:
 
   /// The whole window is free.
   void begin_step() noexcept {
+    entries_.resize(next_);  // what is behind these is of steps before the last
     next_ = 0;
     history_ = 0;
   }
@@ -50,6 +51,17 @@ public:
       if (next_ == entries_.size()) entries_.emplace_back();
       entries_[next_++] = {history_, wanted, found};
     } catch (const std::bad_alloc&) {  // it is searched for once more
+    }
+  }
+  /// What the last step leaves for the next one.
+  void print(state_print& to) const {
+    for (std::size_t i = 0; i < next_; ++i) {
+      const entry& e = entries_[i];
+      to.add(e.history);
+      to.add(e.wanted.bytes);
+      to.add(e.wanted.rank_limit);
+      to.add(e.wanted.leave.bytes);
+      to.add(reinterpret_cast<std::uintptr_t>(e.found.begin) + (e.wanted.leave.required ? 1 : 0));
     }
   }
 

@@ -218,6 +218,7 @@ inline void engine::print_state() {
   state_.add(room_changed_ ? 1 : 0);
   state_.add(planner_ && planner_->plan() ? 1 : 0);
   if (window_) window_->print(state_);
+  places_.print(state_);
   device_->print(state_);
   for (tensor_record* r : tensors_) {
     r->generation_at_start = r->generation;
