@@ -46,7 +46,7 @@ public:
       arrive(course_[e->life].stay, now);
       untouched_.push_back(course_[e->life].stay);
     }
-    if (p == step_.last_point() || step_.at(p + 1) > step_.at(p)) {
+    if (p == step_.last_point() || works_behind(p)) {
       for (const std::size_t stay : untouched_) accesses_[stay].begin = now;
       untouched_.clear();
     }
@@ -96,6 +96,9 @@ private:
     std::size_t stay_back = 0;
   };
 
+  /// Whether the compute stream does anything between the point and the next one: no kernel is that short.
+  [[nodiscard]] bool works_behind(step_point p) const noexcept { return step_.at(p + 1) - step_.at(p) > 1e-7; }
+
   [[nodiscard]] const life_plan& plan_of(std::uint32_t life) const noexcept {
     return plan_.lives[step_.lives()[life].life];
   }
@@ -106,7 +109,7 @@ private:
   void leave(step_point p, double now) {
     reached_ = p;
     phase_ = 2 * p;
-    if (p != 0 && step_.at(p) > step_.at(p - 1)) worked_until_ = now;
+    if (p != 0 && works_behind(p - 1)) worked_until_ = now;
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
       if (e->what == prepared_step::happening::ends) give_back(e->life, now);
       if (e->what == prepared_step::happening::gap_begins && course_[e->life].left) give_back(e->life, now);
