@@ -7,7 +7,8 @@
 // o = 0; one that may be offloaded can be in the window at x, so it has an s even if it may not be saved. Then
 //   sum of bytes * s <= D, the device's budget without what is beside the tensors and what is leased at x,
 //   sum of bytes * o <= H, since what is on the host has a place of its own there,
-//   the time before x is at least F, that of the compute stream, and at least lead + (bytes on the host) / to_host:
+//   the time before x is at least F, that of the compute stream, which in every mix waits as long, and at least lead +
+//   (bytes on the host) / to_host:
 //     copies out start behind the first tensor's making, one after the other, at no more than that rate;
 //   the time behind x is at least B + R, R the sum of y * seconds of the definitions: the compute stream does one
 //     thing after the other, and a definition that runs twice costs more than one that runs once;

@@ -50,7 +50,7 @@ struct problem {
   std::vector<std::size_t> bytes;  ///< of each tensor, see at(); 0: the layer has no such tensor
   std::vector<making> makings;     ///< of every tensor that may be remat, each in one of them
 
-  double forward_s = 0;   ///< until that moment, ...
+  double forward_s = 0;   ///< until that moment, with waits if every mix has them, ...
   double backward_s = 0;  ///< ... and from then on, with nothing made again
   double lead_s = 0;      ///< of forward_s: before the first tensor is there
   double tail_s = 0;      ///< of backward_s: behind the last use of a tensor

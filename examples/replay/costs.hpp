@@ -18,8 +18,8 @@ struct making_cost {
 struct step_costs {
   std::vector<making_cost> makings;  // in the order of the forward pass
   double lead_s = 0;                 // until the first tensor is made
-  double forward_s = 0;              // until the backward pass of the last layer's attention
-  double backward_s = 0;             // from then on
+  double forward_s = 0;              // until the backward pass of the last layer's attention, with what is waited for
+  double backward_s = 0;             // from then on, without waiting for collectives
   double tail_s = 0;                 // of it, behind the last tensor's last use
   std::size_t leased_bytes = 0;      // of tensors that the attention's backward pass needs at one time
   std::size_t device_bytes = 0;      // in use beside the tensors
@@ -37,10 +37,12 @@ public:
     if (past_last_use_) costs_.tail_s += seconds;
     if (open_ != nullptr) open_->seconds += seconds;
   }
-  /// The attention's backward pass begins, with leases of so many bytes. The first one in a step counts.
-  void attention_backward(std::size_t leased) {
-    if (std::exchange(turned_, true)) return;
+  /// The attention's backward pass begins, with leases of so many bytes. Whether it is the first one in the step, which
+  /// counts.
+  bool attention_backward(std::size_t leased) {
+    if (std::exchange(turned_, true)) return false;
     costs_.leased_bytes = leased;
+    return true;
   }
   void last_use() { past_last_use_ = true; }
   [[nodiscard]] const step_costs& costs() const { return costs_; }

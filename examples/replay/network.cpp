@@ -159,7 +159,7 @@ ho::task<> network::backward_attention(layer& l) {
   auto q = co_await std::move(*l.q);
   auto k = co_await std::move(*l.k);
   auto v = co_await std::move(*l.v);
-  rank_.account().attention_backward(context.size() + lse.size() + q.size() + k.size() + v.size());
+  rank_.attention_backward(context.size() + lse.size() + q.size() + k.size() + v.size());
   rank_.kernel(
       "attention_backward",
       replay::attention_backward(rows, static_cast<double>(rank_.how().sequence), width(q, rank_), width(k, rank_),

@@ -58,9 +58,10 @@ workspace::workspace(const model& m, const layout& how)
       back(largest(m, tensor::routed, how.tokens())),
       grouped(largest(m, tensor::routed, how.tokens())) {}
 
-rank::rank(const run_options& o, const vgpu::machine& machine)
+rank::rank(const run_options& o, const vgpu::machine& machine, bool each_alone)
     : options_(o),
       machine_(machine),
+      each_alone_(each_alone),
       layers_(o.of.what.layers),
       exchange_(compute_.get(), o.when.exposed),
       all_(collectives::make_virtual_communicator(o.of.how.devices(), 0, network_of(o.with, machine))),
@@ -105,8 +106,14 @@ rank::rank(const run_options& o, const vgpu::machine& machine)
 void rank::kernel(const char* name, const amount& a, std::initializer_list<ho::byte_range> reads,
                   std::initializer_list<ho::byte_range> writes) {
   const double arithmetic = a.flops > 0 ? a.flops / machine_.rate(static_cast<hostoffload_precision>(a.rate)).value : 0;
-  account_.add(std::max(arithmetic, a.bytes / machine_.hbm.value));
+  const double alone = std::max(arithmetic, a.bytes / machine_.hbm.value);
+  account_.add(alone);
   const auto nothing = [](std::size_t) {};
+  if (each_alone_) {  // with next to no part of the HBM's rate
+    ho::launch(compute(), 1, nothing,
+               ho::work{.name = name, .reads = reads, .writes = writes, .bytes = 1, .seconds = alone});
+    return;
+  }
   ho::launch(
       compute(), 1, nothing,
       ho::work{.name = name, .reads = reads, .writes = writes, .flops = a.flops, .bytes = a.bytes, .rate = a.rate});

@@ -94,7 +94,8 @@ struct workspace {
 
 class rank {
 public:
-  rank(const run_options& o, const vgpu::machine& machine);
+  /// `each_alone`: a kernel takes the time that it takes alone, whatever else uses the device.
+  rank(const run_options& o, const vgpu::machine& machine, bool each_alone = false);
 
   [[nodiscard]] cudaStream_t compute() const { return compute_.get(); }
   [[nodiscard]] const model& what() const { return options_.of.what; }
@@ -127,6 +128,11 @@ public:
     return {account_, layer, std::move(makes)};
   }
   [[nodiscard]] cost_account& account() { return account_; }
+  /// The last layer's, which comes first, begins with leases of so many bytes: the moment that a planner looks at.
+  void attention_backward(std::size_t leased) {
+    if (account_.attention_backward(leased)) looked_at_.operator ho::event_ref().record(compute());
+  }
+  [[nodiscard]] ho::event_ref looked_at() const { return looked_at_; }
 
   /// Waits for the sums, updates the weights.
   void finish_step();
@@ -148,7 +154,9 @@ private:
 
   run_options options_;
   vgpu::machine machine_;
+  bool each_alone_;
   cost_account account_;
+  ho::event looked_at_{ho::event_use::timing};
   std::size_t layers_;
   ho::stream compute_;
   exchange exchange_;

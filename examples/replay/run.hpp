@@ -56,7 +56,9 @@ struct outcome {
 /// Of one tensor; a program that is compiled with a placement table (placed_tensor.hpp) has that table's.
 [[nodiscard]] ho::choice placed_at(const run_options& o, tensor t, std::size_t layer);
 
-/// What the step of `o` costs the compute stream, when everything is saved on a `machine` that has room for that.
+/// What the step of `o` costs the compute stream, when everything is saved on a `machine` that has room for that and
+/// each kernel and collective takes the time that it takes alone. Streams and events only add up and take the later of
+/// two moments, so whatever else a step does, none of its moments comes earlier than here.
 [[nodiscard]] step_costs measure_costs(const vgpu::machine& machine, const run_options& o);
 
 /// Resets the virtual GPU to `machine`, which is as_rank's. Throws std::invalid_argument where it cannot run this.
