@@ -54,7 +54,7 @@ planner::record_answer answer(const ho::recorded_step& r, const planner::budgets
 
 }  // namespace
 
-TEST_CASE("with room for all, all is saved; the bound is the work") {
+TEST_CASE("with room for all, all is saved, and the bound is the work") {
   const planner::record_answer a = answer(layers(6, slot), {12 * slot, 0});
   REQUIRE(a.best);
   CHECK(a.best->seen.step_s == Approx(36));
