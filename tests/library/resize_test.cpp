@@ -153,3 +153,28 @@ TEST_CASE("resize says what is wrong") {
   };
   scheduler.run(step);
 }
+
+TEST_CASE("a tensor that is made again has to be as large as it was") {
+  const gpu device;
+  ho::prefetch_scheduler scheduler({.observer = watched});
+  tensor<name::x> x(scheduler, 100, {2, 5}, ho::choice::remat);
+  std::size_t times = 0;
+  x.define([&](std::span<float> out) {
+    x.resize(60 - 10 * times++);
+    fill(nullptr, out.data(), out.size(), 1);
+  });
+  const auto step = [&]() -> ho::task<> {
+    {
+      auto first = co_await x;
+      CHECK(first.size() == 60);
+    }
+    auto again = co_await x;
+  };
+  CHECK_THROWS_WITH(scheduler.run(step), has_text("tensor x[2]: is made again with another size than before"));
+  times = 0;
+  const auto forward = [&]() -> ho::task<> {
+    auto values = co_await std::move(x);
+    CHECK(values.size() == 60);
+  };
+  scheduler.run(forward);
+}
