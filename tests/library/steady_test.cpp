@@ -272,3 +272,24 @@ TEST_CASE("slots that two tensors of one size take in turns, step by step: each 
   }
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->is(static_cast<float>(i)));
 }
+
+TEST_CASE("a step is repeated from one whose beginning was looked at, however long that takes") {
+  const gpu g;
+  const ho::stream compute;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .sample_every = 0, .observer = watched});
+  ho::offload_tensor<float, ho::save> t(scheduler, 100);
+  t.define([&](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1); });
+  const auto run = [&](bool one_after_the_other) {
+    ho::step step(scheduler);
+    auto first = t.fetch(compute.get());
+    if (one_after_the_other) first.end();
+    auto second = std::move(t).fetch(compute.get());
+    first.end();
+    second.end();
+    step.end();
+  };
+  for (int i = 0; i < 17; ++i) run(i % 2 != 0);
+  for (int i = 0; i < 24; ++i) run(false);
+  CHECK_NOTHROW(run(true));
+  CHECK_NOTHROW(run(false));
+}

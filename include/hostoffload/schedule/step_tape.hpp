@@ -107,7 +107,9 @@ public:
   [[nodiscard]] bool wants_state() noexcept {
     if (at_start_) return false;
     if (good_ || ++looks_ <= many_looks) return true;  // so that whatever allocates does so in the first steps
-    return same_ && looks_ % many_looks < 2;
+    const bool wanted = same_ && looks_ % many_looks < 2;
+    if (!wanted) start_.clear();  // the step that is written next begins in a state that nobody has seen
+    return wanted;
   }
   void look(std::vector<std::uint64_t>& state) {
     at_start_ = (good_ || same_) && state == start_;
