@@ -293,6 +293,28 @@ TEST_CASE("eager steps and launches follow one another in any order, without syn
   CHECK(t.result() == right[11]);
 }
 
+TEST_CASE("steps that each follow a launch begin alike, and what comes behind one of them waits for its copies") {
+  const gpu g;
+  trainer t({.window = 12 * slot, .sample_every = 0}, ho::choice::offload);
+  const auto forward = [&t]() -> ho::task<> {  // what is made leaves, behind the step's end
+    for (auto& l : t.layers) {
+      auto a = co_await l->act;
+      add(t.stream.get(), a.data(), a.data(), t.out.data(), n);
+    }
+  };
+  t.give(1);
+  t.scheduler.run(forward);
+  t.scheduler.run(forward);
+  const auto right = t.result();
+  ho::step_graph graph = t.scheduler.capture(forward);
+  for (int i = 0; i < 4; ++i) {
+    graph.launch();
+    t.scheduler.run(forward);
+  }
+  for (int i = 0; i < 4; ++i) t.scheduler.run(forward);
+  CHECK(t.result() == right);
+}
+
 TEST_CASE("straight-line code is captured") {
   const gpu g;
   std::vector<std::vector<float>> results;

@@ -22,6 +22,7 @@ inline void engine::join_streams() {
 
 /// Whoever uses a slot from now on goes behind the compute stream, and behind nothing else of before.
 inline void engine::begin_order_anew() noexcept {
+  tape_.interrupt();
   order_.begin_anew();
   stream_clock now;
   now.join(compute_id, order_.next_point(compute_id));
@@ -83,7 +84,6 @@ inline void engine::discard_capture() noexcept {
 inline void engine::launch(captured_step& step) {
   throw_if_closed();
   throw_kept_error();
-  tape_.begin_step(false);
   if (in_step_) throw usage_error("a captured step is launched while another step of the same scheduler runs");
   if (step.layout != layout_) {
     throw stale_graph_error("the captured step is stale: " + std::string(layout_changed_by_) +

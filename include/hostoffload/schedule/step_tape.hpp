@@ -120,6 +120,12 @@ public:
     start_.swap(state);
     state.reserve(start_.capacity());
   }
+  /// Something else than a step changes the state. Steps before and after it may begin alike without one leading to the
+  /// other, and a step is played only if it leaves the state in which it began.
+  void interrupt() noexcept {
+    at_start_ = false;
+    if (!good_) start_.clear();
+  }
   /// Whether the step that begins may be played.
   [[nodiscard]] bool is_good() const noexcept { return good_ && at_start_; }
 
