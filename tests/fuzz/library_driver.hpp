@@ -183,7 +183,7 @@ private:
   ending play(bool capture);
   template <class Step>
   ending end_of(kind k, const Step& step);
-  ending repeat(std::vector<std::uint8_t> script);
+  ending repeat(const std::vector<std::uint8_t>& script);
   ending play_again(std::vector<std::uint8_t> script, bool capture);
   void launch();
   void check_step(bool succeeded);

@@ -84,7 +84,7 @@ driver::ending driver::end_of(kind k, const Step& step) {
 }
 
 /// The same step again and again, with departures; each time with other values.
-driver::ending driver::repeat(std::vector<std::uint8_t> script) {
+driver::ending driver::repeat(const std::vector<std::uint8_t>& script) {
   ending last = ending::good;
   for (std::size_t times = 4 + in_.below(12); times != 0 && last != ending::no_more; --times) {
     std::vector<std::uint8_t> now = script;
