@@ -55,7 +55,7 @@ STACK = "nobody is resumed from within an await: the stack is as deep before as 
 CAPTURES = "the captures of define functions and of the step live as long as their coroutines"
 MOVES = "owners that are moved leave one owner: assigned, to themselves, into a new one"
 
-ON_KERNEL = """launch(order_.handle(in_id_), 1,
+ON_KERNEL = """hostoffload::launch(order_.handle(in_id_), 1,
          [to = target.begin, from = r.host->begin, bytes = r.life_bytes](std::size_t) { std::memcpy(to, from, bytes); },
          {.name = "copy", .reads = {{r.host->begin, r.life_bytes}}, .writes = {{target.begin, r.life_bytes}}});"""
 
