@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include <hostoffload/virtual_gpu/detail/copy.hpp>
 #include <hostoffload/virtual_gpu/detail/enqueue.hpp>
@@ -155,9 +158,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* pGraph) {
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   static function_id f("cudaThreadExchangeStreamCaptureMode");
   return call(f, &host_costs::other, [&](const context& c) -> cudaError_t {
-    if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed) {
-      return cudaErrorInvalidValue;
-    }
+    if (mode == nullptr) return cudaErrorInvalidValue;
+    std::underlying_type_t<cudaStreamCaptureMode> wanted{};  // not read as the enumeration before it is known to be one
+    std::memcpy(&wanted, mode, sizeof wanted);
+    if (wanted > cudaStreamCaptureModeRelaxed) return cudaErrorInvalidValue;
     std::swap(*mode, c.thread.capture_mode);
     return cudaSuccess;
   });
