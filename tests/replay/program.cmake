@@ -1,34 +1,11 @@
-# Runs PROGRAM with ARGUMENTS (separated by |) in FOLDER. The exit code must be EXIT and the output hold EXPECT. A run that
-# fails must print one line, "replay: …", on standard error, and leave no file behind. CHECK rows and plan look into
-# out.json.
-file(REMOVE_RECURSE "${FOLDER}")
-file(MAKE_DIRECTORY "${FOLDER}")
+# One run of the program replay; CHECK rows and plan look into out.json.
+include("${CMAKE_CURRENT_LIST_DIR}/../run_program.cmake")
+make_folder()
 file(WRITE "${FOLDER}/machine.json" "{\"base\": \"h200\", \"name\": \"wide\", \"to_host_gb_s\": 300, \"to_device_gb_s\": 300}\n")
 file(READ "${CMAKE_CURRENT_LIST_DIR}/../../examples/replay/models/llama-3.1-8b.json" description)
 string(JSON description SET "${description}" modle 1)
 file(WRITE "${FOLDER}/unknown.json" "${description}\n")
-file(GLOB before "${FOLDER}/*")
-
-string(REPLACE "|" ";" arguments "${ARGUMENTS}")
-execute_process(COMMAND "${PROGRAM}" ${arguments} WORKING_DIRECTORY "${FOLDER}"
-                RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE error)
-message("${output}${error}")
-if(NOT code STREQUAL EXIT)
-  message(FATAL_ERROR "exit code ${code}, not ${EXIT}")
-endif()
-string(FIND "${output}${error}" "${EXPECT}" found)
-if(found EQUAL -1)
-  message(FATAL_ERROR "the output lacks \"${EXPECT}\"")
-endif()
-if(NOT EXIT EQUAL 0)
-  if(NOT error MATCHES "^replay: [^\n]+\n$")
-    message(FATAL_ERROR "standard error is not one line")
-  endif()
-  file(GLOB after "${FOLDER}/*")
-  if(NOT before STREQUAL after)
-    message(FATAL_ERROR "a file was left behind: ${after}")
-  endif()
-endif()
+run_program()
 
 if(CHECK STREQUAL "rows")
   file(READ "${FOLDER}/out.json" json)

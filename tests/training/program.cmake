@@ -1,7 +1,6 @@
-# Runs PROGRAM with ARGUMENTS (separated by |) in FOLDER. The exit code must be EXIT. A run that fails must print one line on
-# standard error, "NAME: …", that holds EXPECT, and must leave no file behind; CHECK names a closer look at a good run.
-file(REMOVE_RECURSE "${FOLDER}")
-file(MAKE_DIRECTORY "${FOLDER}")
+# One run of an example's trainer; CHECK names a closer look at a good run.
+include("${CMAKE_CURRENT_LIST_DIR}/../run_program.cmake")
+make_folder()
 file(WRITE "${FOLDER}/short.txt" "A text.\n")
 # Token files: 20240520, 1, 100 tokens of value 49, little-endian.
 function(token_file name magic tokens)
@@ -12,31 +11,7 @@ endfunction()
 token_file(good.bin "\\210\\330\\064\\001" 100)
 token_file(cut.bin "\\210\\330\\064\\001" 99)
 token_file(magic.bin "\\001\\000\\000\\000" 100)
-file(GLOB before "${FOLDER}/*")
-
-string(REPLACE "|" ";" arguments "${ARGUMENTS}")
-execute_process(COMMAND "${PROGRAM}" ${arguments} WORKING_DIRECTORY "${FOLDER}"
-                RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE error)
-message("${output}${error}")
-if(NOT code STREQUAL EXIT)
-  message(FATAL_ERROR "exit code ${code}, not ${EXIT}")
-endif()
-
-if(NOT EXIT EQUAL 0)
-  if(NOT error MATCHES "^${NAME}: [^\n]+\n$")
-    message(FATAL_ERROR "standard error is not one line")
-  endif()
-  string(FIND "${error}" "${EXPECT}" found)
-  if(found EQUAL -1)
-    message(FATAL_ERROR "the message lacks \"${EXPECT}\"")
-  endif()
-  file(GLOB after "${FOLDER}/*")
-  if(NOT before STREQUAL after)
-    message(FATAL_ERROR "a file was left behind: ${after}")
-  endif()
-elseif(NOT error STREQUAL "")
-  message(FATAL_ERROR "a run that succeeds prints nothing on standard error when that is no terminal")
-endif()
+run_program()
 
 if(CHECK STREQUAL "graph")
   file(READ "${FOLDER}/out.json" json)
