@@ -3,6 +3,7 @@
 // enqueued nothing since the one before.
 
 #include "catch.hpp"
+#include "failing_calls.hpp"
 #include "program.hpp"
 
 #include <hostoffload/virtual_gpu/control.hpp>
@@ -14,7 +15,6 @@
 #include <string>
 #include <vector>
 
-namespace ho = hostoffload;
 namespace vg = hostoffload::virtual_gpu;
 
 namespace {
@@ -125,31 +125,16 @@ TEST_CASE("each CUDA call of planned steps fails once: a typed error, and the ne
       p.step(7);
       expected = p.values();
     }
-    for (std::uint64_t n = 1;; ++n) {
-      vg::reset(vg::gb200());
-      {
-        proof::program p(s, false);
-        warm_up(p);
-        vg::fail_call(n, cudaErrorMemoryAllocation);
-        bool threw = false;
-        try {
+    failed += proof::fail_each_call(
+        s, expected, warm_up,
+        [](proof::program& p) {
           p.step(8);
           p.step(9);
-        } catch (const ho::cuda_error& e) {
-          threw = true;
-          CHECK(e.call() == vg::failed_call()->function);
-        }
-        if (!vg::failed_call()) break;  // there are fewer
-        INFO(to_string(s) << "; call " << n << ", " << vg::failed_call()->function);
-        CHECK(threw);
-        static_cast<void>(p.values());
-        p.step(7);
-        CHECK(p.values() == expected);
-        for (const vg::finding& f : vg::findings()) FAIL_CHECK(f.message);
-      }
-      CHECK(vg::leaks().empty());
-      ++failed;
-    }
+        },
+        [](proof::program& p) {
+          p.step(7);
+          return p.values();
+        });
   }
   CHECK(failed > 300);
 }

@@ -2,6 +2,7 @@
 // wait too few or too many, and the general way from any point at which a step asks something else, or a call fails.
 
 #include "catch.hpp"
+#include "failing_calls.hpp"
 #include "program.hpp"
 
 #include <hostoffload/virtual_gpu/control.hpp>
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <vector>
 
-namespace ho = hostoffload;
 namespace vg = hostoffload::virtual_gpu;
 
 namespace {
@@ -149,30 +149,13 @@ TEST_CASE("each CUDA call of repeated steps fails once: a typed error, and the n
     s.layers = std::min<std::size_t>(s.layers, 2);
     proof::prepare(s);
     const std::vector<float> expected = reference(s);
-    for (std::uint64_t n = 1;; ++n) {
-      vg::reset(vg::gb200());
-      {
-        proof::program p(s, false);
-        warm_up(p);
-        REQUIRE(p.steps_repeated() == s.schedulers);
-        vg::fail_call(n, cudaErrorMemoryAllocation);
-        bool threw = false;
-        try {
-          p.step(8);
-        } catch (const ho::cuda_error& e) {
-          threw = true;
-          CHECK(e.call() == vg::failed_call()->function);
-        }
-        if (!vg::failed_call()) break;  // there are fewer
-        INFO(to_string(s) << "; call " << n << ", " << vg::failed_call()->function);
-        CHECK(threw);
-        static_cast<void>(p.values());
-        CHECK(three_steps(p, 0) == expected);
-        for (const vg::finding& f : vg::findings()) FAIL_CHECK(f.message);
-      }
-      CHECK(vg::leaks().empty());
-      ++failed;
-    }
+    failed += proof::fail_each_call(
+        s, expected,
+        [&](proof::program& p) {
+          warm_up(p);
+          REQUIRE(p.steps_repeated() == s.schedulers);
+        },
+        [](proof::program& p) { p.step(8); }, [](proof::program& p) { return three_steps(p, 0); });
   }
   CHECK(failed > 300);
 }
