@@ -315,6 +315,38 @@ TEST_CASE("steps that each follow a launch begin alike, and what comes behind on
   CHECK(t.result() == right);
 }
 
+TEST_CASE("a capture or a launch that fails: what comes behind steps repeated after it waits for their copies",
+          "[virtual]") {
+  const std::string function = GENERATE("cudaStreamBeginCapture", "cudaGraphLaunch");
+  CAPTURE(function);
+  const gpu g;
+  trainer t({.window = 12 * slot, .sample_every = 0}, ho::choice::offload);
+  bool once_more = false;
+  const auto forward = [&]() -> ho::task<> {
+    for (auto& l : t.layers) {
+      auto a = co_await l->act;
+      add(t.stream.get(), a.data(), a.data(), t.out.data(), n);
+    }
+    if (!once_more) co_return;
+    auto a = co_await t.layers[0]->act;
+    add(t.stream.get(), a.data(), a.data(), t.out.data(), n);
+  };
+  t.give(1);
+  t.scheduler.run(forward);
+  ho::step_graph graph = t.scheduler.capture(forward);
+  for (int i = 0; i < 20; ++i) t.scheduler.run(forward);
+  const auto right = t.result();
+  REQUIRE(t.scheduler.report().repeated);
+  vg::fail_call(1, cudaErrorLaunchOutOfResources, function);
+  CHECK_THROWS_AS(function == "cudaGraphLaunch" ? graph.launch() : void(t.scheduler.capture(forward)), ho::cuda_error);
+  for (int i = 0; i < 3; ++i) t.scheduler.run(forward);
+  once_more = true;
+  for (int i = 0; i < 2; ++i) t.scheduler.run(forward);
+  once_more = false;
+  t.scheduler.run(forward);
+  CHECK(t.result() == right);
+}
+
 TEST_CASE("straight-line code is captured") {
   const gpu g;
   std::vector<std::vector<float>> results;

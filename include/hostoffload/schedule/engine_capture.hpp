@@ -11,8 +11,9 @@
 
 namespace hostoffload::inline v0::detail {
 
-/// Puts the compute stream behind all that the other streams were given.
+/// Puts the compute stream behind all that the other streams were given. That holds even where no graph comes of it.
 inline void engine::join_streams() {
+  tape_.interrupt();
   stream_clock all;
   for (std::size_t s = 0; s < order_.count(); ++s) {
     if (s != compute_id) all.join(static_cast<stream_id>(s), order_.last_point(static_cast<stream_id>(s)));
