@@ -293,3 +293,50 @@ TEST_CASE("a step is repeated from one whose beginning was looked at, however lo
   CHECK_NOTHROW(run(true));
   CHECK_NOTHROW(run(false));
 }
+
+TEST_CASE("a step that changes for good is repeated as it is then, though it begins as before") {
+  const gpu g;
+  const ho::stream compute;
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .sample_every = 0, .observer = watched});
+  ho::offload_tensor<float, ho::save> t(scheduler, 100);
+  t.define([&](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1); });
+  const auto repeated = [&](int steps, bool twice) {
+    for (int i = 0; i < steps; ++i) {
+      ho::step step(scheduler);
+      auto first = t.fetch(compute.get());
+      if (twice) t.fetch(compute.get()).end();
+      first.end();
+      step.end();
+    }
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    return scheduler.report().repeated;
+  };
+  CHECK(repeated(20, false));
+  CHECK_FALSE(repeated(1, true));
+  CHECK(repeated(1, false));  // once is not for good
+  CHECK(repeated(20, true));
+  CHECK(repeated(20, false));
+}
+
+TEST_CASE("a stream that is given another one's place outside of a step is not taken for it in a repeated one") {
+  const gpu g;
+  const ho::stream compute;
+  std::vector<ho::stream> others(6);  // one more than have a place
+  ho::prefetch_scheduler scheduler({.compute = compute.get(), .sample_every = 0, .observer = watched});
+  ho::offload_tensor<float, ho::save> t(scheduler, 100);
+  t.define([&](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1); });
+  std::vector<std::unique_ptr<seen>> all;
+  const auto run = [&](cudaStream_t on) {
+    ho::step step(scheduler);
+    auto lease = std::move(t).fetch(on);
+    all.push_back(std::make_unique<seen>(on, lease.data(), 100));
+    lease.end();
+    step.end();
+  };
+  for (int i = 0; i < 20; ++i) run(others[0].get());
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  REQUIRE(scheduler.report().repeated);
+  for (std::size_t i = 1; i < others.size(); ++i) CHECK_THROWS_AS(t.fetch(others[i].get()), ho::usage_error);
+  run(others.back().get());
+  for (const auto& one : all) CHECK(one->is(1));
+}

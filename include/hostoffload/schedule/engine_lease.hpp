@@ -39,7 +39,10 @@ inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool
   q.tensor = &r;
   if (on != compute()) {
     const std::size_t known = order_.count();
-    q.stream = order_.find(on, [this] { catch_up(); });
+    q.stream = order_.find(on, [this] {
+      catch_up();
+      tape_.interrupt();  // the id may have been another stream's
+    });
     if (order_.count() != known) warn_if_serialised(on);
   }
   q.last_use = last_use;

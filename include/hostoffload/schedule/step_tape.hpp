@@ -113,10 +113,13 @@ public:
   }
   void look(std::vector<std::uint64_t>& state) {
     at_start_ = (good_ || same_) && state == start_;
-    good_ = good_ || at_start_;
-    if (at_start_) return;
-    if (good_ && ++departures_ < lasting) return;
-    good_ = false;
+    if (!good_) departures_ = 0;
+    if (good_ && !at_start_) ++departures_;
+    if ((good_ || at_start_) && departures_ < lasting) {
+      good_ = true;
+      return;
+    }
+    good_ = at_start_ = false;
     start_.swap(state);
     state.reserve(start_.capacity());
   }
