@@ -308,9 +308,9 @@ TEST_CASE("the link of a record without copies is measured") {
   const vg::machine m = described();
   gpu device(m);
   const ho::measured_link link = ho::measure_link(64_MiB);
-  CHECK(link.out.rate == Approx(m.link.to_host.value).epsilon(0.01));
-  CHECK(link.in.rate == Approx(m.link.to_device.value).epsilon(0.01));
-  CHECK(link.out.rate_while_both + link.in.rate_while_both == Approx(2 * m.link.both.value).epsilon(0.02));
+  CHECK(link.out.rate == Approx(m.link.to_host.value).epsilon(0.001));
+  CHECK(link.in.rate == Approx(m.link.to_device.value).epsilon(0.001));
+  CHECK(link.out.rate_while_both + link.in.rate_while_both == Approx(2 * m.link.both.value).epsilon(0.001));
   CHECK(link.out.latency_s == Approx(m.link.queued_latency.value).epsilon(0.05));
   CHECK(vg::memory_usage().device_bytes == 0);
   CHECK_THROWS_WITH(ho::measure_link(3), has_text("at least 4 bytes"));

@@ -53,6 +53,17 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("random workloads: the planned peak is the measured one, to the byte") {
+  for (const std::uint64_t seed :
+       {12U, 16U, 34U, 41U, 54U, 57U, 194U}) {  // there copies end close to where others begin
+    INFO("seed " << seed);
+    const auto w = schedules::random_workload(seed);
+    const auto m = schedules::measure(w, schedules::bounds_of(w), "planned");
+    REQUIRE(m.figures.refused.empty());
+    CHECK(m.figures.planned_peak_bytes.value() == m.figures.peak_bytes);
+  }
+}
+
 TEST_CASE("in no more window than each of the others used, ours is at least as fast on DeepSeek-V3") {
   const auto w = named("deepseek-v3");
   const auto b = schedules::bounds_of(w);

@@ -49,28 +49,22 @@ public:
     }
     mark(w);
   }
-  /// Waits for what was enqueued since the last call. The first copy each way starts an idle link: it does not count.
+  /// Waits for what was enqueued since the last call.
   void finish() {
     for (way& w : ways_) {
       check(cudaStreamSynchronize(w.stream.get()), "cudaStreamSynchronize");
-      for (std::size_t i = 0; i < w.copied.size(); ++i) {
-        w.all.push_back({seconds(w.marks[i]), seconds(w.marks[i + 1]), w.copied[i]});
-        if (i == 0) continue;
-        w.counted.push_back(w.all.back());
-        if (w.counted.size() < w.copied.size()) w.alone.push_back(w.all.back());
-      }
+      for (std::size_t i = 0; i < w.copied.size(); ++i)
+        w.timed.push_back({seconds(w.marks[i]), seconds(w.marks[i + 1]), w.copied[i], i == 0});
       w.marks.clear();
       w.copied.clear();
     }
   }
   [[nodiscard]] link_direction fit(link_way along) const {
     const auto i = static_cast<std::size_t>(along);
-    std::optional<link_direction> alone = fit_link(ways_[i].alone, {});
-    const std::optional<link_direction> both = fit_link(ways_[i].counted, ways_[1 - i].all);
-    if (!alone || !both) throw usage_error("copies of " + std::to_string(bytes_) + " bytes take no time: measure more");
-    alone->rate_while_both =
-        both->rate_while_both > 0 ? alone->rate * std::min(1.0, both->rate_while_both / both->rate) : alone->rate;
-    return *alone;
+    std::optional<link_direction> seen = fit_link(ways_[i].timed, ways_[1 - i].timed);
+    if (!seen) throw usage_error("copies of " + std::to_string(bytes_) + " bytes take no time: measure more");
+    if (seen->rate_while_both == 0) seen->rate_while_both = seen->rate;
+    return *seen;
   }
 
 private:
@@ -81,9 +75,7 @@ private:
     hostoffload::stream stream{};
     std::vector<event> marks{};
     std::vector<std::size_t> copied{};
-    std::vector<timed_copy> all{};
-    std::vector<timed_copy> counted{};
-    std::vector<timed_copy> alone{};  // those of the first call
+    std::vector<timed_copy> timed{};
   };
 
   static void mark(way& w) { event_ref(w.marks.emplace_back(event_use::timing)).record(w.stream.get()); }

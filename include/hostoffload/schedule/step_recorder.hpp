@@ -126,6 +126,8 @@ public:
   }
 
 private:
+  static constexpr double least_pause_s = 2e-6;  // of a direction that was idle: events are that exact
+
   enum class mark_kind : std::uint8_t { point, wait, end_of_wait };
   struct mark_at {
     std::size_t at = 0;  // in events_
@@ -201,9 +203,13 @@ private:
   void read_copies() {
     for (std::size_t way = 0; way < copies_.size(); ++way) {
       seen_[way].clear();
-      for (const copy_marks& c : copies_[way]) {
+      std::optional<double> pause_s;  // before the copy, if there was one before
+      for (std::size_t i = 0; i < copies_[way].size(); ++i) {
+        const copy_marks& c = copies_[way][i];
         const double begin = seconds(marks_.front().at, c.begin).value_or(0);
-        seen_[way].push_back({begin, begin + seconds(c.begin, c.end).value_or(0), c.bytes});
+        if (i != 0) pause_s = seconds(copies_[way][i - 1].end, c.begin);
+        seen_[way].push_back(
+            {begin, begin + seconds(c.begin, c.end).value_or(0), c.bytes, pause_s.value_or(never) > least_pause_s});
       }
     }
   }
