@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include "device.hpp"
+#include "result_file.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -59,6 +60,11 @@ void check(const options& o) {
   if (!o.record.empty() && (o.placements.size() != 1 || o.batches.size() != 1)) {
     throw std::invalid_argument("--record needs one --placement and one --batch: a file has one step");
   }
+  // Weights may go back to the checkpoint that they came from: it is read before, and replaced as a whole.
+  check_distinct({{"--text", o.text}, {"--tokens", o.tokens}, {"--init", o.init}},
+                 {{"--json", o.json}, {"--record", o.record}});
+  check_distinct({{"--text", o.text}, {"--tokens", o.tokens}, {"--json", o.json}, {"--record", o.record}},
+                 {{"--save", o.save}});
   const adamw_options& a = o.run.optimiser;
   if (!(a.learning_rate > 0) || !std::isfinite(a.learning_rate)) {
     throw std::invalid_argument("--learning-rate must be positive and finite");

@@ -12,7 +12,34 @@ namespace {
   throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(error != 0 ? error : EIO));
 }
 
+/// Also of files that do not exist yet.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code fault;
+  for (const std::filesystem::path& path : {a, b}) {
+    if (std::filesystem::exists(path, fault) && !std::filesystem::is_regular_file(path, fault)) return false;
+  }
+  if (std::filesystem::equivalent(a, b, fault)) return true;
+  const auto whole = [&fault](const std::filesystem::path& p) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(p, fault), fault);
+  };
+  const std::filesystem::path first = whole(a);
+  return !fault && first == whole(b) && !fault;
+}
+
 }  // namespace
+
+void check_distinct(const std::vector<named_file>& read, const std::vector<named_file>& written) {
+  std::vector<named_file> others = read;
+  for (const named_file& w : written) {
+    if (w.path.empty()) continue;
+    for (const named_file& o : others) {
+      if (o.path.empty() || !same_file(o.path, w.path)) continue;
+      throw std::invalid_argument(o.option + " and " + w.option + " are one file, " + w.path +
+                                  ": write to another one");
+    }
+    others.push_back(w);
+  }
+}
 
 result_file::result_file(const std::string& path) : path_(path), written_(path) {
   std::error_code ignored;

@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -87,6 +88,27 @@ void check_together(const CLI::App& app) {
   }
 }
 
+/// A file, or the name of a description that comes with this example.
+std::string path_of(const std::string& model) {
+  const std::string shipped = std::string(HOSTOFFLOAD_REPLAY_MODELS) + "/" + model + ".json";
+  return !std::filesystem::exists(model) && std::filesystem::exists(shipped) ? shipped : model;
+}
+
+/// The parser's ranges let it through.
+void check_no_nan(const options& o) {
+  for (const auto& [option, value] :
+       {std::pair("--window", o.window_layers), std::pair("--device-memory", o.device_gib.value_or(0)),
+        std::pair("--host-memory", o.host_gib.value_or(0))}) {
+    if (std::isnan(value)) throw std::invalid_argument(std::string(option) + ": nan is no number");
+  }
+}
+
+void check_files(const options& o) {
+  const std::string machine = std::filesystem::exists(o.machine) ? o.machine : "";  // else a name
+  examples::check_distinct({{"--model", o.model.empty() ? "" : path_of(o.model)}, {"--machine", machine}},
+                           {{"--json", o.json}, {"--header", o.header}});
+}
+
 std::optional<options> parse(int argc, const char* const* argv, int& exit_code) {
   options o;
   CLI::App app(
@@ -105,6 +127,8 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
   try {
     app.parse(argc, argv);
     check_together(app);
+    check_no_nan(o);
+    check_files(o);
     return o;
   } catch (const CLI::Success& help) {
     exit_code = app.exit(help);
@@ -113,12 +137,6 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
     exit_code = 2;
   }
   return std::nullopt;
-}
-
-/// A file, or the name of a description that comes with this example.
-std::string path_of(const std::string& model) {
-  const std::string shipped = std::string(HOSTOFFLOAD_REPLAY_MODELS) + "/" + model + ".json";
-  return !std::filesystem::exists(model) && std::filesystem::exists(shipped) ? shipped : model;
 }
 
 template <class Load>

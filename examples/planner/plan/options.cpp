@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <common/result_file.hpp>
+
 #include <CLI/CLI.hpp>
 
 #include <cmath>
@@ -49,6 +51,7 @@ std::optional<options> parse(int argc, const char* const* argv, int& exit_code) 
   try {
     app.parse(argc, argv);
     o.within = {bytes_of("--device-memory", device_gib), bytes_of("--host-memory", host_gib)};
+    examples::check_distinct({{"RECORD", o.record}}, {{"--header", o.header}, {"--json", o.json}});
     return o;
   } catch (const CLI::Success& help) {
     exit_code = app.exit(help);
