@@ -64,8 +64,9 @@ public:
   /// That it was built for; resize may have made its present life smaller.
   [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
   [[nodiscard]] std::string_view name() const noexcept { return record_.name; }
-  /// save, offload or remat: what became of the placement.
-  [[nodiscard]] choice placed() const noexcept { return record_.placed; }
+  /// save, offload or remat: what became of the placement. A plan may change it from one step to the next, between
+  /// offload and remat, for offload_or_remat.
+  [[nodiscard]] choice placed() const noexcept { return record_.treated_as(); }
 
   /// How the tensor is made: function(std::span<T> out) enqueues on the scheduler's compute stream what fills `out`
   /// (device memory, elements() of them). It returns task<> and may await other tensors, or void and may fetch them. It

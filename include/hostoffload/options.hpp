@@ -55,7 +55,11 @@ struct scheduler_options {
   /// Plans steps: once a step has been timed (from the third on, by sample_every), the ones that follow copy when the
   /// plan says and lie at fixed places of the window; what the window then has to spare stays on the device. A step
   /// that departs from its plan goes on without; two in a row, or times that drift by a tenth, lead to a new plan. The
-  /// window holds the plan and a reserve of the least window.
+  /// window holds the plan and a reserve of the least window. Where copies cannot be hidden, the plan chooses which
+  /// offload_or_remat tensors are computed again instead (recompute_choice.hpp): those with a define function that has
+  /// all its inputs at that time, none of them an absent remat tensor, in a window that holds all this too, for a step
+  /// that is shorter by a hundredth at least. Their pinned memory stays theirs. The choice stands until tensors come or
+  /// go, the step or its times change for good, or it turns out no better than copying all; then it does not come back.
   bool plan = false;
 
   /// Memory that the caller owns and that outlives the scheduler; where none is given the scheduler allocates. Device

@@ -25,6 +25,8 @@ namespace hostoffload::inline v0 {
 
 /// save: stays in GPU memory. offload: copied to pinned host memory and back. remat: dropped and computed again.
 /// The other two offload while host memory lasts and then save or rematerialise; the report says which tensors did.
+/// With scheduler_options::plan, offload_or_remat leaves more to the plan: where the copies of a step cannot be hidden
+/// behind its kernels, those are dropped and computed again, within the window, with which the predicted step is least.
 enum class choice : std::uint8_t { save, offload, remat, offload_or_save, offload_or_remat };
 
 [[nodiscard]] constexpr std::string_view to_string(choice c) noexcept {

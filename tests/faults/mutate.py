@@ -24,6 +24,7 @@ WINDOW = "library/window_test.cpp"
 SEVERAL = "library/several_test.cpp"
 MISUSE = "library/misuse_test.cpp"
 PLANNED = "library/planned_test.cpp"
+CHOICE = "library/choice_test.cpp"
 STEADY = "library/steady_test.cpp"
 FAULTS = "library/faults_test.cpp"
 MEMORY = "library/faults_memory_test.cpp"
@@ -33,6 +34,7 @@ CAPTURE = "library/capture_test.cpp"
 SMALL = "library/small_copies_test.cpp"
 HEADERS = "headers: linked twice"
 
+CHOOSING = "schedule/recompute_choice.hpp"
 COPIES = "schedule/engine_copies.hpp"
 LEASE = "schedule/engine_lease.hpp"
 MAKING = "schedule/engine_making.hpp"
@@ -51,6 +53,7 @@ HOLD_AND_WAIT = "coroutines that each hold a slot while they wait, and then need
 NUMA = "pinned slab: on the GPU's NUMA node, and where that is impossible a warning and on"
 HELD = "memory that somebody else still holds is planned but not freed, and the report says so"
 NOT_CAPTURED = "what a captured step must not do is an error that says so, and the scheduler is as before"
+SLOW_LINK = "behind a slow link cheap tensors are made again, and the report says which, why and what it gains"
 STACK = "nobody is resumed from within an await: the stack is as deep before as after"
 CAPTURES = "the captures of define functions and of the step live as long as their coroutines"
 MOVES = "owners that are moved leave one owner: assigned, to themselves, into a new one"
@@ -108,7 +111,7 @@ MUTATIONS = [
     (13, STEP, "                                     : options_.host_capacity;", ": unlimited;", FAULTS, OPTIONS),
     (13, STEP, "order_.add(options.compute, \"compute\");", "order_.add(nullptr, \"compute\");", FAULTS, OPTIONS),
     (13, COPIES, "  order_.calls().tell(options_.observer.taken, s.begin, s.bytes);\n", "", FAULTS, OPTIONS),
-    (14, COPIES, "r.placed == choice::remat && r.pattern.in_longest_gap()", "false", FAULTS, PEAK),
+    (14, COPIES, "r.treated_as() == choice::remat && r.pattern.in_longest_gap()", "false", FAULTS, PEAK),
     (14, COPIES, "if (r.last_use || r.temporary) {", "if (r.last_use) {", FAULTS, PEAK),
     (14, COPIES, "  now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);\n", "",
      FAULTS, PEAK),
@@ -126,6 +129,7 @@ MUTATIONS = [
     (18, LEASE, "const bool stays = r.last_use || r.temporary || follows_plan();",
      "const bool stays = r.last_use || r.temporary;", PLANNED,
      "a plan with room to spare keeps tensors on the device: fewer copies than without a plan"),
+    (18, CHOOSING, "if (s < best.step_s) {", "if (s < 0) {", CHOICE, SLOW_LINK),
     (20, COPIES,
      "order_.calls().copy(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_), what);",
      ON_KERNEL, MEMORY, ENGINES,

@@ -13,6 +13,24 @@
 
 namespace hostoffload::inline v0 {
 
+namespace detail {
+/// What the plan chose for tensors that may be copied or made again.
+inline void print_choice(std::ostream& text, const step_report& r) {
+  if (r.plan_choice.empty()) return;
+  std::string_view separator = "made again instead of copied: ";
+  for (const tensor_report& t : r.tensors) {
+    if (t.made_again == 0) continue;
+    text << separator << t.name << ' ' << t.made_again << " of " << t.offloaded + t.rematerialised;
+    separator = ", ";
+  }
+  if (separator != ", ") text << "no tensor is made again instead of copied";
+  text << std::setprecision(4) << "; " << r.plan_choice;
+  if (r.plan_offload_s > 0) text << "; predicted step time with all copied " << r.plan_offload_s * 1e3 << " ms";
+  if (r.plan_remat_s > 0) text << ", with all made again " << r.plan_remat_s * 1e3 << " ms";
+  text << '\n';
+}
+}  // namespace detail
+
 /// One line per tensor name, then the totals.
 inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
   using detail::readable_bytes;
@@ -49,6 +67,7 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
          << " are alive at one time; " << readable_bytes(r.window_top_bytes) << " touched; step time "
          << r.plan_step_s * 1e3 << " ms, exposed " << r.plan_exposed_s * 1e3 << " ms\n";
   }
+  detail::print_choice(text, r);
   if (fell_back != 0) text << fell_back << " tensors are not offloaded: the host memory did not last for them\n";
   for (const std::string_view w : r.warnings) text << "warning: " << w << '\n';
   return out << text.str();
@@ -69,7 +88,9 @@ inline void to_json(std::ostream& out, const step_report& r) {
        << ", \"planned\": " << (r.planned ? "true" : "false") << ", \"plan_departures\": " << r.plan_departures
        << ", \"plan_note\": " << std::quoted(r.plan_note) << ", \"plan_window_bytes\": " << r.plan_window_bytes
        << ", \"plan_alive_bytes\": " << r.plan_alive_bytes << ", \"window_top_bytes\": " << r.window_top_bytes
-       << ", \"plan_step_s\": " << r.plan_step_s << ", \"plan_exposed_s\": " << r.plan_exposed_s << ", \"warnings\": [";
+       << ", \"plan_step_s\": " << r.plan_step_s << ", \"plan_exposed_s\": " << r.plan_exposed_s
+       << ", \"plan_choice\": " << std::quoted(r.plan_choice) << ", \"plan_offload_s\": " << r.plan_offload_s
+       << ", \"plan_remat_s\": " << r.plan_remat_s << ", \"warnings\": [";
   std::string_view separator;
   for (const std::string_view w : r.warnings) {
     text << separator << std::quoted(w);
@@ -80,10 +101,10 @@ inline void to_json(std::ostream& out, const step_report& r) {
   for (const tensor_report& t : r.tensors) {
     text << separator << "{\"name\": " << std::quoted(t.name) << ", \"saved\": " << t.saved
          << ", \"offloaded\": " << t.offloaded << ", \"rematerialised\": " << t.rematerialised
-         << ", \"fell_back\": " << t.fell_back << ", \"planned_bytes\": " << t.planned_bytes
-         << ", \"freed_bytes\": " << t.freed_bytes << ", \"bytes_out\": " << t.bytes_out
-         << ", \"bytes_in\": " << t.bytes_in << ", \"recomputed\": " << t.recomputed
-         << ", \"late_fetches\": " << t.late_fetches << '}';
+         << ", \"fell_back\": " << t.fell_back << ", \"made_again\": " << t.made_again
+         << ", \"planned_bytes\": " << t.planned_bytes << ", \"freed_bytes\": " << t.freed_bytes
+         << ", \"bytes_out\": " << t.bytes_out << ", \"bytes_in\": " << t.bytes_in
+         << ", \"recomputed\": " << t.recomputed << ", \"late_fetches\": " << t.late_fetches << '}';
     separator = ", ";
   }
   text << "]}";

@@ -17,6 +17,7 @@ struct tensor_report {
   std::size_t offloaded = 0;
   std::size_t rematerialised = 0;
   std::size_t fell_back = 0;      // would have been offloaded, but the host memory did not last
+  std::size_t made_again = 0;     // could be offloaded, and the plan is faster when they are rematerialised
   std::size_t planned_bytes = 0;  // that the placement takes off the device between forward and backward
   std::size_t freed_bytes = 0;    // whose device memory did go to others in that time
   std::size_t bytes_out = 0;      // device to host
@@ -55,6 +56,10 @@ struct step_report {
   std::size_t window_top_bytes = 0;   // of the window up to the highest byte of a planned slot that was taken
   double plan_step_s = 0;             // predicted
   double plan_exposed_s = 0;
+  std::string_view
+      plan_choice{};          // why offload_or_remat tensors are copied, or some of them made again; empty: none is
+  double plan_offload_s = 0;  // predicted step time when all are copied; 0: not compared
+  double plan_remat_s = 0;    // when all that can be are made again; 0: not compared, or it does not fit
 
   std::vector<tensor_report> tensors{};
 };

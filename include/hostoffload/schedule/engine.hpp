@@ -247,6 +247,7 @@ private:
   void free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept;
   void use_begins(slot& s, tensor_record& r) noexcept;
   void use_ends(slot& s, tensor_record& r) noexcept;
+  void count_in_use(std::size_t bytes) noexcept;
   void forget_device_copy(tensor_record& r) noexcept;
   void copy_out(tensor_record& r);
   void enqueue_copies_out();
@@ -276,6 +277,7 @@ private:
   template <class Tell>
   void trace(Tell&& tell) noexcept;
   void plan_ahead();
+  void apply_choice() noexcept;
   void follow_plan(bool before_use) {
     if (follows_plan()) issue_due_copies(before_use);
   }

@@ -29,12 +29,16 @@ inline void engine::use_begins(slot& s, tensor_record& r) noexcept {
   if (!r.in_window()) return;
   places_.note(s);
   note(r, use_event::begins);
-  window_in_use_ += s.bytes;
+  if (!r.made_again) count_in_use(s.bytes);
+}
+
+inline void engine::count_in_use(std::size_t bytes) noexcept {
+  window_in_use_ += bytes;
   least_window_seen_ = std::max(least_window_seen_, window_in_use_);
 }
 
 inline void engine::use_ends(slot& s, tensor_record& r) noexcept {
-  if (r.in_window()) window_in_use_ -= s.bytes;
+  if (r.in_window() && !r.made_again) window_in_use_ -= s.bytes;
   note(r, use_event::ends);
   room_changed_ = true;
 }
@@ -60,9 +64,9 @@ inline void engine::settle(tensor_record& r) {
     finish_life(r, true);
     return;
   }
-  if (r.in_window()) {
+  if (r.treated_as() == choice::offload) {
     if (r.on_host) keep(r);
-  } else if (r.placed == choice::remat && r.pattern.in_longest_gap()) {
+  } else if (r.treated_as() == choice::remat && r.pattern.in_longest_gap()) {
     // In the first step everything is dropped at once. What one recomputation needs several times is made once for it
     // even then: else a chain of definitions that each await the one before twice would take 2^n runs.
     if (!r.pattern.known() && current_line()->recomputes()) {
@@ -77,6 +81,9 @@ inline void engine::drop(tensor_record& r) noexcept {
   row(r).planned_bytes += r.life_bytes;
   row(r).freed_bytes += r.life_bytes;
   free_slot(r, r.device, last_users(r));
+  if (!r.in_window()) return;
+  trace([&](step_recorder& t) { t.is_dropped(r); });
+  note(r, use_event::dropped);
 }
 
 /// The recomputation for which they were kept is over.
@@ -131,6 +138,7 @@ inline slot* engine::take_in_window(tensor_record& r, const remembered_places::s
 
 inline void engine::hold_slot(const tensor_record& r, const slot& s) noexcept {
   (r.in_window() ? window_held_ : device_held_) += s.bytes;
+  if (r.made_again) count_in_use(s.bytes);  // nobody else can have it: its values are nowhere else
   now_.window_peak_bytes = std::max(now_.window_peak_bytes, window_held_);
   now_.device_peak_bytes = std::max(now_.device_peak_bytes, window_held_ + device_held_);
   order_.calls().tell(options_.observer.taken, s.begin, s.bytes);
@@ -140,6 +148,7 @@ inline void engine::hold_slot(const tensor_record& r, const slot& s) noexcept {
 inline void engine::free_slot(tensor_record& r, slot*& s, const stream_clock& behind) noexcept {
   order_.calls().tell(options_.observer.given_back, s->begin, s->bytes);
   (r.in_window() ? window_held_ : device_held_) -= s->bytes;
+  if (r.made_again) window_in_use_ -= s->bytes;
   if (r.in_window() && window_) {
     s->state = slot_state::free;
     places_.note(*s);

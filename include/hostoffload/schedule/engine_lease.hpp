@@ -222,7 +222,7 @@ inline void engine::end_unplayed(tensor_record& r, std::uint64_t generation, str
       trace([](step_recorder& t) { t.spoil(); });
       finish_life(r, false);
     } else {
-      if (r.in_window() && !r.on_host && !stays) copy_out(r);
+      if (r.treated_as() == choice::offload && !r.on_host && !stays) copy_out(r);
       enqueue_copies_out();
       settle(r);
     }

@@ -21,6 +21,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
   try {
     stream_clock needed;
     for (tensor_record* m : r.made_by->members) {
+      follow_plan(true);  // what leaves between the begins of two members may lie where the second goes
       slot* const taken = take_slot(*m, q.line, oldest, any_rank, compute_id);
       if (taken == nullptr) {
         abort_making(*r.made_by, false);
@@ -31,7 +32,8 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
       const bool here = m != &r && again && (m->state == life::none || m->device != nullptr || m->on_host);
       (here ? m->aside : m->device) = taken;
       m->makes_at = taken->begin;
-      if (again && m->in_window() && planner_) planner_->mark_odd();
+      const bool as_chosen = m->made_again && m->state == life::alive && !here;
+      if (again && m->in_window() && !as_chosen && planner_) planner_->mark_odd();
       if (here) continue;
       m->temporary = m->state == life::none && again;
       m->remaking = m->state == life::alive;
@@ -92,7 +94,7 @@ inline void engine::finish_making(tensor_record& r, const branch& under) {
     ++m->generation;
     use_ends(*m->device, *m);
     m->unused = m != &r;
-    if (m->in_window() && !m->temporary && !follows_plan()) copy_out(*m);
+    if (m->treated_as() == choice::offload && !m->temporary && !follows_plan()) copy_out(*m);
   }
   enqueue_copies_out();
   if (!under.recomputes()) drop_shared();

@@ -28,8 +28,23 @@ void engine::trace(Tell&& tell) noexcept {
 inline void engine::plan_ahead() {
   if (!planner_) return;
   const std::size_t whole = window_ ? window_->total_bytes() : 0;
-  const std::size_t room = (whole - std::min(whole, reserve_)) / slot_alignment * slot_alignment;
-  if (planner_->learn(steps_, room, window_ && options_.overlap)) invalidate_graphs("a new plan was made");
+  const bool is_new = planner_->learn(steps_, {whole, reserve_}, window_ && options_.overlap);
+  if (is_new) invalidate_graphs("a new plan was made");
+  if (planner_->take_changed_choice()) apply_choice();
+}
+
+/// No tensor holds values. What is to be made again keeps its pinned memory, for a choice may be taken back.
+inline void engine::apply_choice() noexcept {
+  forget_tape();
+  const maker_set& dropped = planner_->chosen().dropped;
+  for (tensor_record* r : tensors_) {
+    const bool made_again = r->in_window() && r->made_by != nullptr && dropped.contains(r->made_by.get());
+    if (made_again == r->made_again) continue;
+    count_tensor(*r, -1);
+    r->made_again = made_again;
+    count_tensor(*r, 1);
+  }
+  if (const std::optional<std::size_t> before = planner_->take_reserve_before()) reserve_ = *before;
 }
 
 /// Issues the copies that are due: before the next use begins, or now that one began or ended.
@@ -102,7 +117,8 @@ inline void engine::leave_plan() {
   planner_->leave_plan();
   ++now_.plan_departures;
   for (tensor_record* r : tensors_) {
-    if (!r->in_window() || r->state != life::alive || r->device == nullptr || r->on_host || r->leases != 0) continue;
+    const bool leaves = r->treated_as() == choice::offload && r->state == life::alive && r->leases == 0;
+    if (!leaves || r->device == nullptr || r->on_host) continue;
     copy_out(*r);
   }
   enqueue_copies_out();
@@ -126,6 +142,10 @@ inline void engine::report_plan() {
   now_.planned = planner_->plan().has_value() && !departed;
   if (departed) now_.plan_departures = std::max<std::size_t>(1, now_.plan_departures);
   now_.plan_note = planner_->why_none();
+  const recompute_choice& chosen = planner_->chosen();
+  now_.plan_choice = chosen.why;
+  now_.plan_offload_s = chosen.offload_s;
+  now_.plan_remat_s = chosen.remat_s;
   if (!planner_->plan()) return;
   const step_plan& plan = *planner_->plan();
   now_.plan_window_bytes = plan.window_bytes;

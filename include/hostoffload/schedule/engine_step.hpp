@@ -177,8 +177,9 @@ inline std::size_t engine::row_of(std::string_view name) {
 inline void engine::count_tensor(const tensor_record& r, int change) noexcept {
   tensor_report& t = row(r);
   std::size_t& kind =
-      r.placed == choice::save ? t.saved : (r.placed == choice::offload ? t.offloaded : t.rematerialised);
+      r.placed == choice::save ? t.saved : (r.treated_as() == choice::offload ? t.offloaded : t.rematerialised);
   kind += static_cast<std::size_t>(change);
+  if (r.made_again) t.made_again += static_cast<std::size_t>(change);
   const bool may_offload = r.wanted == choice::offload_or_save || r.wanted == choice::offload_or_remat;
   if (may_offload && r.placed != choice::offload) t.fell_back += static_cast<std::size_t>(change);
 }
@@ -284,7 +285,8 @@ inline void engine::begin_report() noexcept {
                       .saved = t.saved,
                       .offloaded = t.offloaded,
                       .rematerialised = t.rematerialised,
-                      .fell_back = t.fell_back};
+                      .fell_back = t.fell_back,
+                      .made_again = t.made_again};
   }
   step_report fresh;
   fresh.step = steps_;

@@ -80,7 +80,8 @@ inline void engine::throw_kept_error() {
 inline std::string engine::who_holds_the_window() const {
   std::string text;
   for (const tensor_record* r : tensors_) {
-    if (!r->in_window() || (r->leases == 0 && r->state != life::making)) continue;
+    const bool kept = r->made_again && r->device != nullptr;
+    if (!r->in_window() || (r->leases == 0 && r->state != life::making && !kept)) continue;
     text += (text.empty() ? "" : ", ") + r->title() + " " + std::to_string(r->device->bytes);
   }
   return text.empty() ? "nothing" : text;

@@ -3,6 +3,7 @@
 
 #include <hostoffload/schedule/plan_cursor.hpp>
 #include <hostoffload/schedule/plan_step.hpp>
+#include <hostoffload/schedule/recompute_choice.hpp>
 #include <hostoffload/schedule/step_recorder.hpp>
 
 #include <cmath>
@@ -31,22 +32,45 @@ public:
   [[nodiscard]] std::string_view why_none() const noexcept { return plan_ ? std::string_view{} : why_none_; }
   [[nodiscard]] bool wants_times() const noexcept { return wants_times_ && !recorder.pending(); }
 
-  /// Looks at the step that was timed last; true when there is a new plan, or none any more. `room`: bytes that a plan
-  /// may fill; `can_follow`: copies have streams of their own, and the window is bounded.
-  bool learn(std::uint64_t step, std::size_t room, bool can_follow) {
+  /// What is made again as chosen, and the predictions that it was chosen by.
+  [[nodiscard]] const recompute_choice& chosen() const noexcept { return chosen_; }
+  /// Whether that has changed since the last call: then all tensors are looked at.
+  [[nodiscard]] bool take_changed_choice() noexcept { return std::exchange(choice_changed_, false); }
+  /// The least window when all is copied, if something was made again until now.
+  [[nodiscard]] std::optional<std::size_t> take_reserve_before() noexcept {
+    return chosen_.dropped.empty() ? std::exchange(reserve_before_, std::nullopt) : std::nullopt;
+  }
+
+  /// Looks at the step that was timed last; true when there is a new plan, or none any more. `can_follow`: copies have
+  /// streams of their own, and the window is bounded.
+  bool learn(std::uint64_t step, window_use window, bool can_follow) {
     const timed_step* const seen = recorder.read(step);
     if (seen == nullptr) return false;
     record_ = seen->whole;
     wants_times_ = !plan_ && seen->never_together;
-    if (!can_be_planned(*seen)) return false;
+    if (!can_be_planned(*seen)) return stage_ == stage::tried && take_back("they led to steps that cannot be planned");
     const bool same = plan_ && seen->sequence == sequence_ && !has_drifted(seen->windowed, planned_for_);
-    if (same) return false;
+    // The events that time a step take time too: a choice is not held to less than what copying all would take.
+    const double allowed_s = plan_ ? std::max((1 + drift) * plan_->step_s, chosen_.offload_s) : 0;
+    if (same && stage_ == stage::kept && seen->followed && seen->step_s > allowed_s)
+      return take_back("a step took longer than predicted, and longer than copying all");
+    if (same) return stage_ == stage::open && !seen->never_together && choose(*seen, window);
+    if (stage_ == stage::kept) return choose_anew();
     const bool had_plan = plan_.has_value();
     planned_for_ = seen->windowed;
     sequence_ = seen->sequence;
+    const std::size_t room = (window.bytes - std::min(window.bytes, window.reserve)) / slot_alignment * slot_alignment;
     plan_ = can_follow ? plan_step(planned_for_, room) : std::nullopt;
     why_none_ = can_follow ? "no plan fits into the window beside its reserve" : "only a bounded window is planned";
     departures_ = 0;
+    if (stage_ == stage::tried) {
+      if (!plan_) return take_back("no plan with them fits into the window");
+      if (plan_->step_s > (1 - recompute_search::worthwhile) * chosen_.offload_s)
+        return take_back("the plan with them is hardly better");
+      stage_ = stage::kept;
+    } else if (stage_ == stage::open && plan_ && !seen->never_together) {
+      choose(*seen, window);
+    }
     if (plan_) cursor = plan_cursor(sequence_, *plan_);
     return plan_ || had_plan;
   }
@@ -79,11 +103,12 @@ public:
   bool end_step(bool several_branches) {
     const bool departed = plan_ && (left_ || departed_ || !cursor.at_end());
     const bool forward_only = last_uses_ == 0;
-    recorder.end(!odd_ && !several_branches && !forward_only);
+    recorder.end(!odd_ && !several_branches && !forward_only, plan_ && !departed);
     following_ = left_ = departed_ = false;
     if (forward_only) return departed;
     departures_ = departed ? departures_ + 1 : 0;
     if (departures_ >= lasting) {
+      forget_choice();
       plan_.reset();
       why_none_ = "the step has changed: its times are taken again";
       wants_times_ = true;
@@ -98,6 +123,7 @@ public:
   }
   /// Tensors come or go.
   void forget() noexcept {
+    forget_choice();
     plan_.reset();
     following_ = false;
     recorder.forget();
@@ -106,6 +132,67 @@ public:
   }
 
 private:
+  /// Of the choice what to make again.
+  enum class stage : std::uint8_t {
+    open,        // nothing is made again; chosen with each new plan
+    tried,       // steps are taken without a plan, to time one
+    kept,        // a plan was made of that
+    taken_back,  // what was chosen did not do: no more of it
+  };
+  struct plan_before {
+    step_plan plan{};
+    std::vector<sequence_entry> sequence{};
+    recorded_step planned_for{};
+  };
+
+  /// True when something is to be made again: then there is no plan until such a step has been timed.
+  bool choose(const timed_step& seen, window_use window) {
+    if (seen.sequence == looked_at_ && !has_drifted(seen.windowed, chosen_for_)) return false;
+    looked_at_ = seen.sequence;
+    chosen_for_ = seen.windowed;
+    chosen_ = recompute_search(recorder.trace(), seen.whole, window).choose(*plan_);
+    if (chosen_.dropped.empty()) return false;
+    before_ = plan_before{std::move(*plan_), sequence_, planned_for_};
+    reserve_before_ = window.reserve;
+    stage_ = stage::tried;
+    choice_changed_ = true;
+    plan_.reset();
+    why_none_ = "some tensors are now made again instead of copied: times are taken again";
+    wants_times_ = true;
+    return true;
+  }
+  /// The plan is again the one that copies all; true.
+  bool take_back(std::string_view why) {
+    chosen_.dropped.clear();
+    chosen_.step_s = chosen_.offload_s;
+    chosen_.why = why;
+    stage_ = stage::taken_back;
+    choice_changed_ = true;
+    plan_ = std::move(before_->plan);
+    sequence_ = std::move(before_->sequence);
+    planned_for_ = std::move(before_->planned_for);
+    before_.reset();
+    departures_ = 0;
+    wants_times_ = false;
+    cursor = plan_cursor(sequence_, *plan_);
+    return true;
+  }
+  /// The times have changed for good: all is copied until they are known; true.
+  bool choose_anew() {
+    forget_choice();
+    plan_.reset();
+    why_none_ = "times have changed: they are taken again, with all tensors copied";
+    wants_times_ = true;
+    return true;
+  }
+  void forget_choice() noexcept {
+    choice_changed_ = choice_changed_ || !chosen_.dropped.empty();
+    chosen_ = {};
+    looked_at_.clear();
+    before_.reset();
+    stage_ = stage::open;
+  }
+
   bool can_be_planned(const timed_step& seen) noexcept {
     if (seen.windowed.lives.empty()) {
       why_none_ = "no tensor is offloaded";
@@ -134,6 +221,13 @@ private:
   std::vector<sequence_entry> sequence_;
   std::optional<step_plan> plan_;
   std::string_view why_none_ = "no step has been timed yet";
+  recompute_choice chosen_;
+  std::vector<sequence_entry> looked_at_;  // when it was chosen last …
+  recorded_step chosen_for_;
+  std::optional<plan_before> before_;  // … and the plan that copies all
+  std::optional<std::size_t> reserve_before_;
+  stage stage_ = stage::open;
+  bool choice_changed_ = false;
   unsigned departures_ = 0;
   std::size_t last_uses_ = 0;
   bool wants_times_ = true;

@@ -27,6 +27,8 @@ struct timed_step {
   recorded_step windowed{};  // the offloaded ones alone, with points of their own: what is planned for
   std::vector<sequence_entry> sequence{};
   bool plannable = false;       // nothing was in it that plans know nothing of
+  double step_s = 0;            // of the compute stream, with its waits
+  bool followed = false;        // a plan, to its end
   bool never_together = false;  // the first one, and in it the directions of the link: what they do then is not known
 };
 
@@ -69,6 +71,7 @@ public:
   void life_is_over(tensor_record& r) {
     if (!r.temporary) trace_.use(r, trace_event::over, points_);
   }
+  void is_dropped(tensor_record& r) { trace_.use(r, trace_event::dropped, points_); }
   /// Something that no record tells of.
   void spoil() noexcept { trace_.spoil(); }
 
@@ -87,13 +90,14 @@ public:
   }
 
   /// The step is over.
-  void end(bool plannable) {
+  void end(bool plannable, bool followed) {
     if (!timing_) return;
     record_mark(mark_kind::point);
     timing_ = false;
     if (!trace_.is_good()) return;
     pending_ = true;
     timed_.plannable = plannable;
+    timed_.followed = followed;
     if (known_ == trace_.entries()) return;
     known_ = trace_.entries();
     trace_reader reader(known_);
@@ -110,13 +114,17 @@ public:
   }
 
   [[nodiscard]] bool pending() const noexcept { return pending_; }
+  /// What happened in the step that was read last.
+  [[nodiscard]] const std::vector<trace_entry>& trace() const noexcept { return known_; }
 
   /// The step that was timed, if it lies two steps back and the device has completed it; null otherwise. Without copies
   /// in it the link is as seen before. Allocates where the step differs from the one timed before.
   [[nodiscard]] const timed_step* read(std::uint64_t step) {
     if (!pending_ || step < timed_step_ + 2) return nullptr;
-    if (!seconds(marks_.front().at, marks_.back().at)) return nullptr;
+    const std::optional<double> step_s = seconds(marks_.front().at, marks_.back().at);
+    if (!step_s) return nullptr;
     pending_ = false;
+    timed_.step_s = *step_s;
     read_segments();
     read_copies();
     read_link();
@@ -196,7 +204,7 @@ private:
       windowed.push_back(sum);
     };
     for (const sequence_entry& e : timed_.sequence) {
-      if (e.what != use_event::over) until(e.point);
+      if (is_point(e.what)) until(e.point);
     }
     until(all.size());
   }

@@ -22,7 +22,8 @@ enum class trace_event : std::uint8_t {
   made,     // the define function has ended
   begins,   // a use; of a tensor that has no values, by a writable lease
   ends,
-  over,  // the life, by a last use
+  over,     // the life, by a last use
+  dropped,  // the values, which lay in the window
 };
 
 struct trace_entry {
@@ -128,6 +129,8 @@ private:
         courses_[e.tensor].alive = false;
         step_.lives[courses_[e.tensor].life].ended = true;
         break;
+      case trace_event::dropped:
+        break;
     }
   }
   void begin_use(const trace_entry& e) {
@@ -139,7 +142,7 @@ private:
       step_.lives.push_back({.name = std::string(e.tensor->name),
                              .layer = e.tensor->position.index,
                              .bytes = e.tensor->bytes,
-                             .placed = e.tensor->placed,
+                             .placed = e.tensor->treated_as(),
                              .tensor = c.number});
     }
     step_.lives[c.life].uses.push_back({e.point, e.point});

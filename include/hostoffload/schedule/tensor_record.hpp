@@ -50,6 +50,7 @@ struct tensor_record {
   std::size_t life_bytes = 0;    // of this life: what is stowed, and what slots in the window are taken for
   choice placed = choice::save;  // save, offload or remat: fallbacks are decided when the tensor is built
   choice wanted = choice::save;  // as the policy says
+  bool made_again = false;       // by the plan's choice: placed as offload, and dropped all the same; not within a step
   std::size_t row = 0;           // in the report
   std::shared_ptr<maker> made_by{};
 
@@ -79,6 +80,8 @@ struct tensor_record {
   tensor_record* stowed_after = nullptr;
 
   [[nodiscard]] bool in_window() const noexcept { return placed == choice::offload; }
+  /// save, offload or remat: what is done with it.
+  [[nodiscard]] choice treated_as() const noexcept { return made_again ? choice::remat : placed; }
   [[nodiscard]] purpose as_purpose() const noexcept { return {name, position.index, {}}; }
   [[nodiscard]] std::string title() const { return std::string(name) + "[" + std::to_string(position.index) + "]"; }
 };

@@ -38,6 +38,8 @@ public:
   [[nodiscard]] bool in_longest_gap() const noexcept { return expected_gap_ == 0 || uses_ == expected_gap_; }
   /// Whether a life has told when the longest gap is.
   [[nodiscard]] bool known() const noexcept { return expected_gap_ != 0; }
+  /// So many uses come before the longest gap; 0: not known.
+  [[nodiscard]] unsigned gap_behind() const noexcept { return expected_gap_; }
   /// Whether the longest gap lies behind.
   [[nodiscard]] bool past_longest_gap() const noexcept { return expected_gap_ != 0 && uses_ > expected_gap_; }
 
