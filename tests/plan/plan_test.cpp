@@ -191,7 +191,7 @@ TEST_CASE("packing: the largest sum is that of all moments, and the slab is not 
     CHECK(packing.largest_sum() == largest);
     const std::size_t size = packing.pack();
     CHECK(size >= largest);
-    CHECK(static_cast<double>(size) <= 1.1 * static_cast<double>(largest));
+    CHECK(static_cast<double>(size) <= 1.03 * static_cast<double>(largest));
   }
 }
 

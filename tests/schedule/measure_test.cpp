@@ -81,7 +81,7 @@ TEST_CASE("in no more window than each of the others used, ours is at least as f
 
 TEST_CASE("no plan is faster than the floor of the window that it fills") {
   auto all = schedules::named_workloads();
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) all.push_back(schedules::random_workload(seed));
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U, 6U, 62U, 126U}) all.push_back(schedules::random_workload(seed));
   for (const auto& w : all) {
     INFO(w.name);
     const auto b = schedules::bounds_of(w);

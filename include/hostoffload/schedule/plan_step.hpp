@@ -62,18 +62,12 @@ inline constexpr double close_to = 1.0001;
   return plan;
 }
 
-/// Runs the plan: its time, the bytes alive and, where that makes the slab smaller, slots that lie closer together.
-/// False when the step would wait for itself.
-[[nodiscard]] inline bool settle(const prepared_step& step, step_plan& plan) {
-  plan_follower in_place(step, plan);
-  plan.step_s = run_timeline(step, in_place);
-  if (plan.step_s == never) return false;
-  std::vector<slab_stay>& stays = in_place.stays();
-  plan.alive_bytes = in_place.alive_bytes();
-  if (plan.alive_bytes == plan.window_bytes) return true;
+/// Slots that lie closer together, where that makes the slab smaller and the step no longer. `stays`: when they were
+/// held; `work` is spent on places for them.
+inline void pack_closer(const prepared_step& step, step_plan& plan, std::vector<slab_stay>& stays, std::size_t work) {
   step_plan closer = plan;
-  closer.window_bytes = slab_packing(stays).pack();
-  if (closer.window_bytes >= plan.window_bytes) return true;
+  closer.window_bytes = slab_packing(stays).pack(work);
+  if (closer.window_bytes >= plan.window_bytes) return;
   std::vector<bool> seen(plan.lives.size(), false);
   for (std::size_t i = 0; i < stays.size(); ++i) {
     const std::uint32_t life = plan.slot_order[i];
@@ -84,6 +78,16 @@ inline constexpr double close_to = 1.0001;
   closer.step_s = run_timeline(step, packed);
   closer.alive_bytes = packed.alive_bytes();
   if (closer.step_s <= plan.step_s) plan = std::move(closer);
+}
+
+/// Runs the plan: its time, the bytes alive and, where that makes the slab smaller, slots that lie closer together.
+/// False when the step would wait for itself.
+[[nodiscard]] inline bool settle(const prepared_step& step, step_plan& plan) {
+  plan_follower in_place(step, plan);
+  plan.step_s = run_timeline(step, in_place);
+  if (plan.step_s == never) return false;
+  plan.alive_bytes = in_place.alive_bytes();
+  if (plan.alive_bytes < plan.window_bytes) pack_closer(step, plan, in_place.stays(), slab_packing::usual_work);
   return true;
 }
 
@@ -112,8 +116,12 @@ inline void tighten(const prepared_step& step, const copy_search& search, step_p
       better = true;
       break;
     }
-    if (!better) return;
+    if (!better) break;
   }
+  if (!much(plan)) return;
+  plan_follower as_planned(step, plan);
+  run_timeline(step, as_planned);
+  pack_closer(step, plan, as_planned.stays(), 10 * slab_packing::usual_work);
 }
 
 }  // namespace detail

@@ -21,12 +21,15 @@ struct slab_stay {
 
 class slab_packing {
 public:
+  static constexpr std::size_t usual_work = 40'000'000;
+
   explicit slab_packing(std::vector<slab_stay>& stays) : stays_(stays) {}
 
   /// Sets the offsets; bytes of the slab. In several orders each stay goes to the lowest place that is free all its
-  /// time; then what lies on top is placed sooner, as long as that may help. The largest sum of bytes at one time is
-  /// the least that there is. `work`: about so many comparisons of two stays.
-  std::size_t pack(std::size_t work = 40'000'000) {
+  /// time; then the best of these orders is changed at random, mostly for what lies on top, and a change that makes the
+  /// slab larger is kept at first and less and less (simulated annealing). The largest sum of bytes at one time is the
+  /// least that there is. `work`: about so many comparisons of two stays.
+  std::size_t pack(std::size_t work = usual_work) {
     if (stays_.empty()) return 0;
     const std::size_t least = largest_sum();
     std::vector<std::uint32_t> order(stays_.size());
@@ -44,22 +47,22 @@ public:
     }
     std::minstd_rand draw;
     std::size_t size = place(order = best_order);
-    const std::size_t tries = std::min<std::size_t>(work / (stays_.size() * stays_.size()), 1000);
+    std::size_t top = top_of(order);
+    const std::size_t tries = std::min(work / (stays_.size() * stays_.size()), most_tries);
     for (std::size_t i = 0; i < tries && best > least + least / 200; ++i) {
+      const std::size_t from = draw() % 2 == 0 ? draw() % order.size() : top;
+      const std::size_t to = draw() % order.size();
       std::vector<std::uint32_t> next = order;
-      const auto top = std::max_element(next.begin(), next.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return stays_[a].offset + stays_[a].bytes < stays_[b].offset + stays_[b].bytes;
-      });
-      if (top == next.begin()) break;
-      std::rotate(next.begin() + static_cast<std::ptrdiff_t>(draw() % static_cast<std::size_t>(top - next.begin())),
-                  top, top + 1);
+      const auto at = [&next](std::size_t n) { return next.begin() + static_cast<std::ptrdiff_t>(n); };
+      from < to ? std::rotate(at(from), at(from + 1), at(to + 1)) : std::rotate(at(to), at(from), at(from + 1));
       const std::size_t tried = place(next);
-      if (tried > size) {
-        place(order);
-        continue;
-      }
+      const double share = static_cast<double>(draw()) / static_cast<double>(std::minstd_rand::max());
+      const double allowed =
+          first_allowed * static_cast<double>(tries - i) / static_cast<double>(tries) * share * share;
+      if (static_cast<double>(tried) > static_cast<double>(size) * (1 + allowed)) continue;
       size = tried;
       order = std::move(next);
+      top = top_of(order);
       if (size < best) {
         best = size;
         best_order = order;
@@ -89,11 +92,24 @@ public:
   }
 
 private:
+  static constexpr std::size_t most_tries = 20'000;
+  static constexpr double first_allowed = 0.03;  // larger than what is changed
+
   static bool larger(const slab_stay& a, const slab_stay& b) { return a.bytes > b.bytes; }
   static bool longer(const slab_stay& a, const slab_stay& b) { return a.end - a.begin > b.end - b.begin; }
   static bool earlier(const slab_stay& a, const slab_stay& b) { return a.begin < b.begin; }
   static bool larger_and_longer(const slab_stay& a, const slab_stay& b) {
     return static_cast<double>(a.bytes) * (a.end - a.begin) > static_cast<double>(b.bytes) * (b.end - b.begin);
+  }
+
+  /// Where in the order is what lies on top.
+  [[nodiscard]] std::size_t top_of(const std::vector<std::uint32_t>& order) const {
+    return static_cast<std::size_t>(std::max_element(order.begin(), order.end(),
+                                                     [&](std::uint32_t a, std::uint32_t b) {
+                                                       return stays_[a].offset + stays_[a].bytes <
+                                                              stays_[b].offset + stays_[b].bytes;
+                                                     }) -
+                                    order.begin());
   }
 
   std::size_t place(const std::vector<std::uint32_t>& order) {
