@@ -97,10 +97,12 @@ public:
   void fix() noexcept { fixed_ = count_; }
 
   void lease_begins(stream_id s) noexcept { ++streams_[s].leases; }
-  /// On a stream of the trainer's the point is recorded at once: he may destroy it next.
+  /// On a stream of the trainer's the point is recorded at once: he may destroy it next. Where that fails the lease goes
+  /// on.
   std::uint64_t lease_ends(stream_id s) {
+    const std::uint64_t point = s < fixed_ ? next_point(s) : record(s);
     --streams_[s].leases;
-    return s < fixed_ ? next_point(s) : record(s);
+    return point;
   }
   /// Leases on the trainer's streams may end without a word: next_points() covers them from here on, where that still
   /// works.
@@ -121,6 +123,11 @@ public:
 
   [[nodiscard]] std::uint64_t next_point(stream_id s) const noexcept { return streams_[s].recorded + 1; }
   [[nodiscard]] std::uint64_t last_point(stream_id s) const noexcept { return streams_[s].recorded; }
+  /// Behind all that was enqueued there to be waited for: the last point, or the one to come where that could not be
+  /// recorded.
+  [[nodiscard]] std::uint64_t end_point(stream_id s) const noexcept {
+    return streams_[s].recorded + (s < fixed_ && streams_[s].record_failed ? 1 : 0);
+  }
   [[nodiscard]] stream_clock next_points() const noexcept {
     stream_clock all;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -135,7 +142,9 @@ public:
     if (l.ring.empty() || l.recorded_at(number) > l.step_began) grow(l);
     mark& m = l.ring[number & (l.ring.size() - 1)];
     if (m.number != 0) l.oldest = m.number + 1;
+    l.record_failed = true;
     calls_.record(l.event_of(number), l.handle, s, number, purpose{what.tensor, what.layer, l.name});
+    l.record_failed = false;
     m.number = number;
     m.of = s;
     m.behind = l.behind;  // as a whole, before one number of it is written: reading it back would stall
@@ -270,6 +279,7 @@ private:
     std::uint64_t recorded = 0;
     std::uint64_t oldest = 1;  // whose event has not been recorded again
     std::uint64_t step_began = 0;
+    bool record_failed = false;  // the last time
     stream_clock behind{};
     std::vector<mark> ring{};  // point n in ring[n mod size]; the size is a power of two
     std::vector<event> events{};

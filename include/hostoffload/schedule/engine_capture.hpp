@@ -16,7 +16,7 @@ inline void engine::join_streams() {
   tape_.interrupt();
   stream_clock all;
   for (std::size_t s = 0; s < order_.count(); ++s) {
-    if (s != compute_id) all.join(static_cast<stream_id>(s), order_.last_point(static_cast<stream_id>(s)));
+    if (s != compute_id) all.join(static_cast<stream_id>(s), order_.end_point(static_cast<stream_id>(s)));
   }
   order_.put_behind(compute_id, all);
 }

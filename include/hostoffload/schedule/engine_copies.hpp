@@ -227,6 +227,7 @@ inline void engine::enqueue_copies_out() {
       out_id_ == compute_id ? order_.next_point(compute_id) : order_.record(out_id_, r.as_purpose());
   if (planner_) planner_->recorder.copy_ends(link_way::out, order_.handle(out_id_));
   for (const copy_batch::member& m : stowed) has_left(*m.tensor, point);
+  leaving_.clear();
 }
 
 /// Its copy out is over at `point` of that stream.
@@ -306,8 +307,11 @@ inline void engine::has_arrived(tensor_record& r, slot& target, std::uint64_t po
   keep(r);
 }
 
-/// What has been gathered and not been enqueued is not copied: values stay where they are, targets go back.
+/// What has been gathered and has not left or arrived: values stay where they are, targets go back. Copies may have been
+/// enqueued all the same, without a point behind them: whoever gets the memory goes behind one to come.
 inline engine::gathering::~gathering() {
+  for (const copy_batch::member& m : engine_.leaving_.members())
+    m.tensor->readers.join(engine_.out_id_, engine_.order_.next_point(engine_.out_id_));
   engine_.leaving_.clear();
   for (const copy_batch::member& m : engine_.arriving_.members()) {
     slot* taken = m.device;
