@@ -3,6 +3,7 @@
 #include "script.hpp"
 
 #include <planner/plan/answer.hpp>
+#include <planner/plan/output.hpp>
 
 #include "catch.hpp"
 
@@ -88,5 +89,27 @@ TEST_CASE("with less room the answer keeps the budgets, and lies between the bou
         if (t.seen.fits) CHECK(s.step_s <= t.seen.step_s * (1 + 1e-6));
       }
     }
+  }
+}
+
+TEST_CASE("whether the best placement's steps follow a plan is told, and without one they are the same") {
+  const ho::recorded_step r = layers(6, 0.4 * slot);
+  const planner::step_program program = planner::program_of(r);
+  for (const bool roomy : {false, true}) {
+    INFO((roomy ? "room for a plan and its reserve" : "little more than the least window"));
+    const planner::budgets within{(roomy ? 10 : 6) * slot, 12 * slot};
+    const planner::record_answer a = answer(r, within);
+    REQUIRE(a.best);
+    CHECK_FALSE(a.best->seen.planned);
+    REQUIRE(a.best_planned.fits);
+    CHECK(a.best_planned.planned == roomy);
+    if (!roomy) CHECK(a.best_planned.step_s == Approx(a.best->seen.step_s));
+    planner::options o;
+    o.within = within;
+    const planner::record_problem p = planner::problem_of(program, within, r.out.rate, r.in.rate);
+    const std::string text = planner::text_of(a, program, p, o, planner::machine_with(r.out, r.in));
+    CHECK((text.find("\nbest, .plan = true     no plan is made in this window") == std::string::npos) == roomy);
+    const std::string window = ".window = " + std::to_string(a.best->seen.window_bytes) + '\n';
+    CHECK(planner::header_of(a, p, o).find(window) != std::string::npos);
   }
 }

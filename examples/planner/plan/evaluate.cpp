@@ -116,6 +116,7 @@ stepped step_with(const step_program& p, const std::vector<ho::choice>& placed, 
   }
   seen.fits = true;
   seen.step_s = done.step_s;
+  seen.planned = done.report.planned;
   seen.device_bytes = done.report.device_bytes;
   return seen;
 }

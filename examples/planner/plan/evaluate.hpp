@@ -23,6 +23,7 @@ struct stepped {
   std::size_t window_bytes = 0;
   std::size_t least_window_bytes = 0;
   std::size_t host_bytes = 0;
+  bool planned = false;  ///< the scheduler made a plan, and the step followed it
 };
 
 /// A machine with that link and no other bound: kernels take the recorded time, host calls none.

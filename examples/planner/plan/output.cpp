@@ -31,6 +31,15 @@ std::string row(const std::string& name, const stepped& s, double least, const b
                      size_text(s.host_bytes));
 }
 
+/// Of the best placement when the scheduler is to plan it.
+std::string planned_row(const record_answer& a, const budgets& within) {
+  constexpr auto name = "best, .plan = true";
+  if (a.best_planned.fits && !a.best_planned.planned) {
+    return fmt::format("{:<22} no plan is made in this window: steps are as without one\n", name);
+  }
+  return row(name, a.best_planned, a.least_step_s, within);
+}
+
 nlohmann::ordered_json figures(const std::string& name, const stepped& s) {
   nlohmann::ordered_json j;
   j["placement"] = name;
@@ -40,6 +49,7 @@ nlohmann::ordered_json figures(const std::string& name, const stepped& s) {
   j["window_bytes"] = s.window_bytes;
   j["least_window_bytes"] = s.least_window_bytes;
   j["host_bytes"] = s.host_bytes;
+  j["planned"] = s.planned;
   return j;
 }
 
@@ -67,7 +77,7 @@ std::string text_of(const record_answer& a, const step_program& program, const r
                       "of it window", "host");
   for (const tried_placement& t : a.plain) text += row(t.name, t.seen, a.least_step_s, o.within);
   text += row("best", a.best->seen, a.least_step_s, o.within);
-  if (a.best->seen.host_bytes > 0) text += row("best, .plan = true", a.best_planned, a.least_step_s, o.within);
+  if (a.best->seen.host_bytes > 0) text += planned_row(a, o.within);
   text +=
       fmt::format("{:<22} {:>12}   no placement within the budgets is faster\n\n", "bound", time_text(a.least_step_s));
   text += fmt::format("The best of {} that were stepped:\n", a.evaluations);
@@ -103,9 +113,8 @@ std::string header_of(const record_answer& a, const record_problem& p, const opt
   std::vector<std::string> notes{
       fmt::format("Planned from {} for {} of device memory for the step's tensors and {} of host memory:", o.record,
                   size_text(o.within.device), size_text(o.within.host)),
-      fmt::format("step {} on the virtual GPU, {:.4f} times the bound; {} of the host, window {}", time_text(s.step_s),
-                  s.step_s / a.least_step_s, size_text(s.host_bytes),
-                  s.window_bytes == 0 ? "0" : size_text(s.window_bytes))};
+      fmt::format("step {} on the virtual GPU, {:.4f} times the bound; {} of the host, .window = {}",
+                  time_text(s.step_s), s.step_s / a.least_step_s, size_text(s.host_bytes), s.window_bytes)};
   return placement_header(p.asked, a.best->placed, notes);
 }
 
