@@ -132,6 +132,11 @@ TEST_CASE("what the copies do not tell is 0") {
   REQUIRE(one_size);
   CHECK(one_size->rate == Approx(50e9));
   CHECK(one_size->latency_s == 0);
+  const auto no_longer = fit_link({{0, 3e-6, 1000}, {1, 1 + 2.9e-6, 2000}}, {});  // though larger
+  REQUIRE(no_longer);
+  CHECK(no_longer->rate > 1000 / 3e-6);
+  CHECK(no_longer->rate < 2000 / 2.9e-6);
+  CHECK(no_longer->latency_s == 0);
   CHECK_FALSE(fit_link({}, alone[0]));
 }
 

@@ -65,7 +65,12 @@ public:
           told[shared_at] = sums_[shared_at][latency_at] > least_shared * sums_[latency_at][unknowns];
         continue;
       }
-      if (!(value(bytes_at) > 0)) return std::nullopt;
+      if (!(value(bytes_at) > 0)) {  // larger copies took no longer
+        const auto other = std::find_if(most_first.begin(), most_first.end(), [&](std::size_t i) { return used[i]; });
+        if (other == most_first.end()) return std::nullopt;
+        used[*other] = told[*other] = false;
+        continue;
+      }
       const double rate = 1 / value(bytes_at);
       return solution{.speed = {.rate = rate,
                                 .rate_while_both = told[shared_at] ? (1 - value(shared_at)) * rate : 0,
@@ -79,6 +84,7 @@ private:
   static constexpr std::size_t unknowns = 4;
   static constexpr std::size_t bytes_at = 0, shared_at = 1, latency_at = 2, idle_at = 3;
   static constexpr std::array least_first{idle_at, shared_at, latency_at};  // to be left out
+  static constexpr std::array most_first{latency_at, idle_at, shared_at};   // so that bytes explain something
   static constexpr double least_pivot = 1e-8;   // of the diagonal: what is left of it is not rounding
   static constexpr double most_slowed = 0.9;    // copies that were never alone would else fit with no bytes at all
   static constexpr double least_shared = 0.01;  // of all seconds: enough to say that sharing slows nothing
