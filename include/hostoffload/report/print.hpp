@@ -4,6 +4,7 @@
 #include <hostoffload/memory/readable_bytes.hpp>
 #include <hostoffload/report/step_report.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <iomanip>
 #include <ostream>
@@ -29,10 +30,14 @@ inline void print_choice(std::ostream& text, const step_report& r) {
   if (r.plan_remat_s > 0) text << ", with all made again " << r.plan_remat_s * 1e3 << " ms";
   text << '\n';
 }
+
+/// To the picosecond: a difference of two sums that are nearly alike is none.
+inline double milliseconds(double seconds) { return std::round(seconds * 1e12) / 1e9 + 0.0; }
 }  // namespace detail
 
 /// One line per tensor name, then the totals.
 inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
+  using detail::milliseconds;
   using detail::readable_bytes;
   if (r.step == 0) return out << "no step has completed yet\n";
   std::ostringstream text;  // so that the caller's stream keeps its format
@@ -57,15 +62,15 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
   if (r.replays != 0) text << "launch " << r.replays << " of a captured step\n";
   if (r.repeated) text << "enqueued from the list of an earlier step's calls\n";
   if (r.sampled) {
-    text << std::setprecision(4) << "step time " << r.step_s * 1e3 << " ms, exposed " << r.exposed_s * 1e3
-         << " ms (estimated from events around the compute stream's waits)\n";
+    text << std::setprecision(4) << "step time " << milliseconds(r.step_s) << " ms, exposed "
+         << milliseconds(r.exposed_s) << " ms (estimated from events around the compute stream's waits)\n";
   }
   if (!r.plan_note.empty()) text << "no plan: " << r.plan_note << '\n';
   if (r.plan_window_bytes != 0) {
     text << std::setprecision(4) << "plan " << (r.planned ? "followed" : "left") << ": window "
          << readable_bytes(r.plan_window_bytes) << ", of which " << readable_bytes(r.plan_alive_bytes)
          << " are alive at one time; " << readable_bytes(r.window_top_bytes) << " touched; step time "
-         << r.plan_step_s * 1e3 << " ms, exposed " << r.plan_exposed_s * 1e3 << " ms\n";
+         << milliseconds(r.plan_step_s) << " ms, exposed " << milliseconds(r.plan_exposed_s) << " ms\n";
   }
   detail::print_choice(text, r);
   if (fell_back != 0) text << fell_back << " tensors are not offloaded: the host memory did not last for them\n";
