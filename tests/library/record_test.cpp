@@ -4,6 +4,7 @@
 
 #include <hostoffload/schedule/measure_link.hpp>
 #include <hostoffload/schedule/record_file.hpp>
+#include <hostoffload/virtual_gpu/faults.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -301,6 +302,58 @@ TEST_CASE("an offloaded tensor that is made again is not planned for, and record
   CHECK(names(r, r.makings[1].makes) == list{"a"});  // b's values are thrown away
   CHECK(scheduler.report().plan_note ==
         "no plans are made for coroutines side by side, nor where an offloaded tensor is made again");
+}
+
+TEST_CASE("a step in which a call failed, and that went on all the same, leaves a record of all its uses or none") {
+  std::size_t without = 0;
+  for (std::uint64_t nth = 1;; ++nth) {
+    INFO("event " << nth << " of the timed step");
+    const gpu device;
+    ho::prefetch_scheduler scheduler({.window = 4 * n * sizeof(float) + 1_KiB, .sample_every = 64, .plan = true});
+    std::vector<std::unique_ptr<tensor<name::a>>> all;
+    for (int i = 0; i < 3; ++i)
+      all.push_back(std::make_unique<tensor<name::a>>(scheduler, n, ho::layer_position{}, ho::choice::offload));
+    const auto persistent = [](const auto& leased) {
+      try {
+        return leased();
+      } catch (const ho::cuda_error&) {
+        return leased();
+      }
+    };
+    const auto run = [&] {
+      ho::step s(scheduler);
+      for (const auto& t : all) {
+        auto out = persistent([&] { return t->produce(nullptr); });
+        fill(nullptr, out.data(), n, 1);
+      }
+      for (const auto& t : all) auto in = persistent([&] { return std::move(*t).fetch(nullptr); });
+      s.end();
+    };
+    run();
+    run();
+    vg::fail_call(nth, cudaErrorMemoryAllocation, "cudaEventRecord");
+    try {
+      run();
+    } catch (const ho::cuda_error&) {  // the step's own beginning or end
+    }
+    const bool reached = vg::failed_call().has_value();
+    vg::clear_faults();
+    for (int step = 4; step <= 5; ++step) {
+      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+      run();
+    }
+    const std::optional<ho::recorded_step> record = scheduler.record();
+    if (!record) ++without;
+    if (record) {
+      REQUIRE(record->lives.size() == 3);
+      for (const ho::recorded_life& life : record->lives) CHECK((life.uses.size() == 2 && life.ended));
+      CHECK(std::min(record->out.rate, record->in.rate) > 1e8);
+    }
+    if (reached) continue;
+    CHECK(record);
+    break;
+  }
+  CHECK(without > 10);
 }
 
 TEST_CASE("the link of a record without copies is measured") {

@@ -310,6 +310,8 @@ inline void engine::has_arrived(tensor_record& r, slot& target, std::uint64_t po
 /// What has been gathered and has not left or arrived: values stay where they are, targets go back. Copies may have been
 /// enqueued all the same, without a point behind them: whoever gets the memory goes behind one to come.
 inline engine::gathering::~gathering() {
+  if (engine_.leaving_.empty() && engine_.arriving_.empty()) return;
+  if (engine_.planner_) engine_.planner_->recorder.spoil();
   for (const copy_batch::member& m : engine_.leaving_.members())
     m.tensor->readers.join(engine_.out_id_, engine_.order_.next_point(engine_.out_id_));
   engine_.leaving_.clear();

@@ -148,6 +148,7 @@ inline void engine::grant(lease_request& q) {
       use_ends(*r.device, r);
       if (r.on_host) keep(r);
     }
+    trace([](step_recorder& t) { t.spoil(); });
     throw;
   }
   ++r.leases;

@@ -20,6 +20,7 @@ void engine::trace(Tell&& tell) noexcept {
   try {
     tell(planner_->recorder);
   } catch (...) {
+    planner_->recorder.spoil();
     if (!kept_error_) kept_error_ = std::current_exception();
   }
 }

@@ -172,8 +172,13 @@ private:
     return ++points_;
   }
   std::size_t record(cudaStream_t on) {
-    if (used_ == events_.size()) events_.emplace_back(event_use::timing);
-    event_ref(events_[used_]).record(on);
+    try {
+      if (used_ == events_.size()) events_.emplace_back(event_use::timing);
+      event_ref(events_[used_]).record(on);
+    } catch (...) {  // the step may go on
+      trace_.spoil();
+      throw;
+    }
     return used_++;
   }
   [[nodiscard]] std::optional<double> seconds(std::size_t from, std::size_t to) const {
