@@ -37,10 +37,11 @@ public:
     return *this;
   }
   ~lease() {
+    if (data_ == nullptr) return;
     if constexpr (std::is_const_v<T>) {
-      end();
+      give_back(false);
     } else {
-      end(std::uncaught_exceptions() > exceptions_);
+      give_back(std::uncaught_exceptions() > exceptions_);
     }
   }
 
@@ -59,11 +60,15 @@ public:
   [[nodiscard]] std::size_t size() const noexcept { return elements_; }
   [[nodiscard]] std::span<T> span() const noexcept { return {data_, elements_}; }
 
-  void end() noexcept { end(false); }
+  void end() noexcept {
+    if (std::exchange(data_, nullptr) == nullptr) return;
+    elements_ = 0;
+    give_back(false);
+  }
 
 private:
   friend struct detail::lease_access;
-  lease(detail::engine_ref owner, const detail::lease_request& granted) noexcept
+  lease(detail::engine_ref owner, const detail::granted_lease& granted) noexcept
       : engine_(std::move(owner)),
         tensor_(granted.tensor),
         data_(reinterpret_cast<T*>(granted.data)),
@@ -71,10 +76,7 @@ private:
         generation_(granted.generation),
         stream_(granted.stream) {}
 
-  void end(bool left_by_exception) noexcept {
-    if (data_ == nullptr) return;
-    data_ = nullptr;
-    elements_ = 0;
+  void give_back(bool left_by_exception) noexcept {
     engine_->end_lease(*tensor_, generation_, stream_, !std::is_const_v<T>, left_by_exception);
   }
 
@@ -90,7 +92,7 @@ private:
 namespace detail {
 struct lease_access {
   template <class T>
-  [[nodiscard]] static lease<T> make(engine_ref owner, const lease_request& granted) noexcept {
+  [[nodiscard]] static lease<T> make(engine_ref owner, const granted_lease& granted) noexcept {
     return lease<T>(std::move(owner), granted);
   }
 };

@@ -90,7 +90,7 @@ public:
   /// values, window_error, out_of_memory. Does not synchronize.
   [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<T> produce(
       cudaStream_t on) {
-    detail::lease_request q = engine_->request_for(record_, on, false);
+    detail::lease_request q(record_, engine_->stream_of_lease(on), false);
     engine_->begin_produce(q);
     return detail::lease_access::make<T>(engine_, q);
   }
@@ -147,7 +147,10 @@ private:
   }
 
   lease<const T> fetch_now(cudaStream_t on, bool last_use) {
-    detail::lease_request q = engine_->request_for(record_, on, last_use);
+    detail::granted_lease played;
+    if (engine_->play_next_lease(played, record_, on, last_use))
+      return detail::lease_access::make<const T>(engine_, played);
+    detail::lease_request q(record_, engine_->stream_of_lease(on), last_use);
     engine_->lease_now(q);
     return detail::lease_access::make<const T>(engine_, q);
   }

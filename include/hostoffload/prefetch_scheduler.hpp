@@ -31,7 +31,7 @@ public:
     return *this;
   }
   ~engine_ref() {
-    if (engine_ != nullptr) engine::drop_owner(engine_);
+    if (engine_ != nullptr) engine_->drop_owner();
   }
   [[nodiscard]] engine* operator->() const noexcept { return engine_; }
   [[nodiscard]] explicit operator bool() const noexcept { return engine_ != nullptr; }

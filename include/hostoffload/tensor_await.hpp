@@ -5,6 +5,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace hostoffload::inline v0::detail {
@@ -14,16 +15,13 @@ namespace hostoffload::inline v0::detail {
 template <class T>
 class tensor_awaiter {
 public:
-  tensor_awaiter(const engine_ref& owner, tensor_record& r, cudaStream_t on, bool last_use)
-      : engine_(owner), request_(owner->request_for(r, on, last_use)), result_(owner->request(request_)) {
-    if (result_ != outcome::make || request_.tensor->made_by->is_coroutine()) return;
-    engine_->make_inline(request_);
-    result_ = outcome::granted;
+  tensor_awaiter(const engine_ref& owner, tensor_record& r, cudaStream_t on, bool last_use) : engine_(owner) {
+    if (!owner->play_next_lease(played_, r, on, last_use)) request(r, on, last_use);
   }
   tensor_awaiter(const tensor_awaiter&) = delete;
   tensor_awaiter& operator=(const tensor_awaiter&) = delete;
   ~tensor_awaiter() {
-    if (engine_) engine_->give_up(request_);  // not resumed: the lease has the reference else
+    if (request_) end_request();
   }
 
   [[nodiscard]] bool await_ready() const noexcept { return result_ == outcome::granted; }
@@ -32,21 +30,38 @@ public:
   void await_suspend(std::coroutine_handle<Promise> waiter) {
     check_awaits_in_task<Promise>();
     if (result_ == outcome::make) {
-      engine_->start_making(request_, waiter.promise());
+      engine_->start_making(*request_, waiter.promise());
     } else {
-      engine_->enqueue(request_, waiter.promise());
+      engine_->enqueue(*request_, waiter.promise());
     }
   }
 
   [[nodiscard("hostoffload: a lease that is not kept ends at once: bind it to a name")]] lease<const T> await_resume() {
-    engine_->finish(request_);
-    return lease_access::make<const T>(std::move(engine_), request_);
+    if (request_) return finish();
+    return lease_access::make<const T>(std::move(engine_), played_);
   }
 
 private:
+  [[gnu::noinline]] void request(tensor_record& r, cudaStream_t on, bool last_use) {
+    lease_request& q = request_.emplace(r, engine_->stream_of_lease(on), last_use);
+    result_ = engine_->request(q);
+    if (result_ != outcome::make || r.made_by->is_coroutine()) return;
+    engine_->make_inline(q);
+    result_ = outcome::granted;
+  }
+  [[gnu::noinline]] lease<const T> finish() {
+    engine_->finish(*request_);
+    return lease_access::make<const T>(std::move(engine_), *request_);
+  }
+  [[gnu::noinline]] void end_request() noexcept {
+    if (engine_) engine_->give_up(*request_);  // not resumed: the lease has the reference else
+    request_.reset();
+  }
+
   engine_ref engine_;
-  lease_request request_;
-  outcome result_;
+  outcome result_ = outcome::granted;
+  granted_lease played_;
+  std::optional<lease_request> request_{};  // of a lease that is not played
 };
 
 /// A tensor on a stream of the trainer's: co_await tensor.on(stream).

@@ -26,12 +26,8 @@ public:
   /// Somebody who watches memory is told of a piece of it.
   using listener = void (*)(void* begin, std::size_t bytes);
 
-  /// The events of one stream: point n, counted from the step's beginning, is ring[(n + first) & mask].
-  struct points {
-    const event* ring = nullptr;
-    std::uint64_t first = 0;
-    std::uint64_t mask = 0;
-  };
+  /// The events of one stream: point n, counted from the step's beginning, is points[n]; n may be negative.
+  using points = const cudaEvent_t*;
 
   /// Point `number` of the stream `of`, recorded on it.
   void record(event_ref point, cudaStream_t on, stream_id of, std::uint64_t number, const purpose& what) {
@@ -45,15 +41,15 @@ public:
       point.hold(on, what);
   }
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind way, cudaStream_t on, const purpose& what) {
-    if (is_off() || is_due(write_copies(kind::copy, &to, &from, &bytes, 1, way, on), "cudaMemcpyAsync", what))
+    if (is_off() || is_due(write_copy({to, from, bytes}, way, on), "cudaMemcpyAsync", what))
       check(cudaMemcpyAsync(to, from, bytes, way, on), "cudaMemcpyAsync", what);
   }
   /// One call from CUDA 13 on; before, one per copy. The copies have no order among themselves; `on` is neither the
   /// legacy default stream nor being captured: a capture loses batches.
   void copy_batch(void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count,
-                  cudaMemcpyKind way, cudaStream_t on, const purpose& what) {
+                  [[maybe_unused]] cudaMemcpyKind way, cudaStream_t on, const purpose& what) {
 #if CUDART_VERSION >= 13000
-    if (is_off() || is_due(write_copies(kind::batch, to, from, sizes, count, way, on), "cudaMemcpyBatchAsync", what))
+    if (is_off() || is_due(write_batch(to, from, sizes, count, on), "cudaMemcpyBatchAsync", what))
       check(enqueue_batch(to, from, sizes, count, on), "cudaMemcpyBatchAsync", what);
 #else
     for (std::size_t i = 0; i < count; ++i) copy(to[i], from[i], sizes[i], way, on, what);
@@ -67,6 +63,7 @@ public:
   /// Writes down what is enqueued from now on; `last_points` of each stream so far.
   void begin_writing(const std::array<std::uint64_t, max_streams>& last_points) noexcept {
     calls_.clear();
+    copies_.clear();
     to_.clear();
     from_.clear();
     sizes_.clear();
@@ -81,24 +78,26 @@ public:
 
   void begin_playing(const std::array<points, max_streams>& of_streams) noexcept {
     points_ = of_streams;
-    next_ = calls_.data();
+    failure_ = cudaSuccess;
   }
-  /// Whether so many have been played.
-  [[nodiscard]] bool is_at(std::uint32_t played) const noexcept { return next_ == calls_.data() + played; }
-  /// Enqueues the calls that follow, up to number `last`. Ends at one that fails, with its error.
-  [[nodiscard]] cudaError_t play_to(std::uint32_t last) {
-    for (const call* const end = calls_.data() + last; next_ != end; ++next_) {
-      const cudaError_t code = play(*next_);
-      if (code != cudaSuccess) return code;
+  /// Enqueues the calls from number `first` up to `last`. False if one fails, and from then on.
+  [[nodiscard, gnu::noinline]] bool play(std::uint32_t first, std::uint32_t last) {
+    if (failure_ != cudaSuccess) return false;
+    const call* const end = calls_.data() + last;
+    for (const call* c = calls_.data() + first; c != end; ++c) {
+      const cudaError_t code = play(*c);
+      if (code == cudaSuccess) continue;
+      failure_ = code;
+      failed_ = static_cast<std::size_t>(c - calls_.data());
+      return false;
     }
-    return cudaSuccess;
+    return true;
   }
-  /// What has been played is enqueued already when the calls come again, one by one, now; then the next one fails with
-  /// `failure`, if there is one.
-  void pass_over_played(cudaError_t failure) noexcept {
-    to_pass_ = static_cast<std::size_t>(next_ - calls_.data());
-    failure_ = failure;
-    mode_ = to_pass_ != 0 || failure != cudaSuccess ? mode::passing : mode::off;
+  /// What has been played, so many calls or those before the one that failed, is enqueued already when the calls come
+  /// again, one by one, now; the one that failed fails once more.
+  void pass_over(std::uint32_t played) noexcept {
+    to_pass_ = failure_ == cudaSuccess ? played : failed_;
+    mode_ = to_pass_ != 0 || failure_ != cudaSuccess ? mode::passing : mode::off;
   }
 
 private:
@@ -108,12 +107,17 @@ private:
   struct call {
     kind is = kind::record;
     stream_id of = 0;
-    std::uint8_t way = 0;     // of copies, a cudaMemcpyKind
-    std::uint8_t count = 0;   // of copies
-    std::int32_t number = 0;  // of the point, from the step's beginning; of the first copy; of the piece of memory
+    std::uint8_t way = 0;     // of a copy, a cudaMemcpyKind
+    std::uint8_t count = 0;   // of a batch's copies
+    std::int32_t number = 0;  // of the point, from the step's beginning; of the (first) copy; of the piece of memory
     cudaStream_t on = nullptr;
   };
   static_assert(sizeof(call) == 16);
+  struct bytes_copied {
+    void* to;
+    const void* from;
+    std::size_t bytes;
+  };
   struct bytes_told {
     listener told;
     void* begin;
@@ -132,9 +136,18 @@ private:
       mode_ = mode::off;
     }
   }
-  /// The call, and its copies where it is to be written down.
-  call write_copies(kind is, void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count,
-                    cudaMemcpyKind way, cudaStream_t on) noexcept {
+  /// The call, and its arguments where it is to be written down.
+  call write_copy(const bytes_copied& b, cudaMemcpyKind way, cudaStream_t on) noexcept {
+    const auto number = static_cast<std::int32_t>(copies_.size());
+    try {
+      if (mode_ == mode::writing) copies_.push_back(b);
+    } catch (const std::bad_alloc&) {
+      mode_ = mode::off;
+    }
+    return {.is = kind::copy, .way = static_cast<std::uint8_t>(way), .number = number, .on = on};
+  }
+  call write_batch(void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count,
+                   cudaStream_t on) noexcept {
     const auto first = static_cast<std::int32_t>(sizes_.size());
     try {
       if (mode_ == mode::writing) {
@@ -145,11 +158,7 @@ private:
     } catch (const std::bad_alloc&) {
       mode_ = mode::off;
     }
-    return {.is = is,
-            .way = static_cast<std::uint8_t>(way),
-            .count = static_cast<std::uint8_t>(count),
-            .number = first,
-            .on = on};
+    return {.is = kind::batch, .count = static_cast<std::uint8_t>(count), .number = first, .on = on};
   }
   call write_told(const bytes_told& b) noexcept {
     const auto first = static_cast<std::int32_t>(told_.size());
@@ -177,25 +186,26 @@ private:
     return true;
   }
 
-  [[nodiscard]] cudaEvent_t event_of(const call& c) const noexcept {
-    const points& p = points_[c.of];
-    return p.ring[(static_cast<std::uint64_t>(std::int64_t{c.number}) + p.first) & p.mask].get();
-  }
+  [[nodiscard]] cudaEvent_t event_of(const call& c) const noexcept { return points_[c.of][c.number]; }
 
   cudaError_t play(const call& c) {
     if (c.is == kind::record) return cudaEventRecord(event_of(c), c.on);
     if (c.is == kind::wait) return cudaStreamWaitEvent(c.on, event_of(c), 0);
     const auto i = static_cast<std::size_t>(c.number);
-    if (c.is == kind::copy)
-      return cudaMemcpyAsync(to_[i], from_[i], sizes_[i], static_cast<cudaMemcpyKind>(c.way), c.on);
+    if (c.is == kind::copy) {
+      const bytes_copied& b = copies_[i];
+      return cudaMemcpyAsync(b.to, b.from, b.bytes, static_cast<cudaMemcpyKind>(c.way), c.on);
+    }
     if (c.is == kind::batch) return enqueue_batch(&to_[i], &from_[i], &sizes_[i], c.count, c.on);
     told_[i].told(told_[i].begin, told_[i].bytes);
     return cudaSuccess;
   }
 
-  static cudaError_t enqueue_batch([[maybe_unused]] void* const* to, [[maybe_unused]] const void* const* from,
-                                   [[maybe_unused]] const std::size_t* sizes, [[maybe_unused]] std::size_t count,
-                                   [[maybe_unused]] cudaStream_t on) {
+  [[gnu::noinline]] static cudaError_t enqueue_batch([[maybe_unused]] void* const* to,
+                                                     [[maybe_unused]] const void* const* from,
+                                                     [[maybe_unused]] const std::size_t* sizes,
+                                                     [[maybe_unused]] std::size_t count,
+                                                     [[maybe_unused]] cudaStream_t on) {
 #if CUDART_VERSION >= 13000
     cudaMemcpyAttributes in_stream_order{};
     in_stream_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
@@ -208,15 +218,16 @@ private:
 
   mode mode_ = mode::off;
   std::vector<call> calls_;
-  std::vector<void*> to_;  // of copies
+  std::vector<bytes_copied> copies_;
+  std::vector<void*> to_;  // of batches
   std::vector<const void*> from_;
   std::vector<std::size_t> sizes_;
   std::vector<bytes_told> told_;
   std::array<std::uint64_t, max_streams> start_{};
   std::array<points, max_streams> points_{};
-  const call* next_ = nullptr;  // to be played
   std::size_t to_pass_ = 0;
-  cudaError_t failure_ = cudaSuccess;
+  cudaError_t failure_ = cudaSuccess;  // of the call number failed_
+  std::size_t failed_ = 0;
 };
 
 }  // namespace hostoffload::inline v0::detail

@@ -197,7 +197,8 @@ public:
     std::array<call_tape::points, max_streams> all{};
     for (std::size_t s = 0; s < count_; ++s) {
       const line& l = streams_[s];
-      if (!l.events.empty()) all[s] = {l.events.data(), l.recorded + l.turned, l.events.size() - 1};
+      const std::size_t size = l.events.size();
+      if (size != 0) all[s] = l.handles.data() + size + ((l.recorded + l.turned) & (size - 1));
     }
     calls_.begin_playing(all);
   }
@@ -283,7 +284,8 @@ private:
     stream_clock behind{};
     std::vector<mark> ring{};  // point n in ring[n mod size]; the size is a power of two
     std::vector<event> events{};
-    std::uint64_t turned = 0;  // and its event in events[(n + turned) mod size]
+    std::uint64_t turned = 0;            // and its event in events[(n + turned) mod size]
+    std::vector<cudaEvent_t> handles{};  // of the events, three times: one ring's length before and behind each
 
     /// The number of the point whose event `number` would take over.
     [[nodiscard]] std::uint64_t recorded_at(std::uint64_t number) const noexcept {
@@ -310,8 +312,12 @@ private:
       events.push_back(std::move(e != nullptr ? *e : fresh.back()));
       if (e == nullptr) fresh.pop_back();
     }
+    std::vector<cudaEvent_t> handles;
+    handles.reserve(3 * size);
+    for (std::size_t i = 0; i < 3 * size; ++i) handles.push_back(events[i & (size - 1)].get());
     l.ring = std::move(larger);
     l.events = std::move(events);
+    l.handles = std::move(handles);
     l.turned = 0;
   }
 

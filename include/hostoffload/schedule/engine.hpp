@@ -64,9 +64,8 @@ public:
   ~engine() = default;
 
   void add_owner() noexcept { ++owners_; }
-  /// Not inlined: g++ 12 takes an owner that follows in the same function for a use after this one's delete.
-  [[gnu::noinline]] static void drop_owner(engine* e) noexcept {
-    if (--e->owners_ == 0) delete e;
+  void drop_owner() noexcept {
+    if (--owners_ == 0) destroy(this);
   }
   /// The scheduler ends: waits for the copies in flight, frees all memory. Later calls throw, or, in destructors, do
   /// nothing.
@@ -79,12 +78,12 @@ public:
   void resize(tensor_record& r, std::size_t bytes);
 
   // leases
-  [[nodiscard]] lease_request request_for(tensor_record& r, cudaStream_t on, bool last_use);
+  /// Grants the lease if a played step has it next, and nothing is to be made for it; else it has to be requested.
+  [[nodiscard]] bool play_next_lease(granted_lease& granted, tensor_record& r, cudaStream_t on, bool last_use);
+  [[nodiscard]] stream_id stream_of_lease(cudaStream_t on);
   [[nodiscard]] outcome request(lease_request& q) {
-    if (tape_.playing()) {
-      if (const std::optional<outcome> played = play_next(q)) return *played;
-    }
-    return request(q, false);
+    const std::optional<outcome> played = play_next(q);
+    return played ? *played : request(q, false);
   }
   /// Runs the plain define function that a request needs, and grants the lease.
   void make_inline(lease_request& q);
@@ -102,10 +101,7 @@ public:
   void begin_produce(lease_request& q);
   /// What a lease that is left by an exception wrote is not kept.
   void end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
-                 bool left_by_exception) noexcept {
-    if (tape_.playing() && play_end(r, generation, on, writing, left_by_exception)) return;
-    end_unplayed(r, generation, on, writing, left_by_exception);
-  }
+                 bool left_by_exception) noexcept;
 
   // steps
   void begin_step();
@@ -142,6 +138,9 @@ public:
   }
 
 private:
+  /// Not inlined: g++ 12 takes an owner that follows in the same function for a use after the delete.
+  [[gnu::noinline]] static void destroy(engine* e) noexcept { delete e; }
+
   static constexpr stream_id compute_id = 0;
   static constexpr std::uint64_t any_rank = ~std::uint64_t{0};
 
@@ -193,16 +192,14 @@ private:
   [[nodiscard]] bool play(request_kind is, lease_request& q) { return tape_.playing() && play_lease(is, q); }
   [[nodiscard]] bool play_lease(request_kind is, lease_request& q);
   [[nodiscard]] bool play_calls(const taped_request& r);
-  static void grant_played(lease_request& q, const taped_request& r) noexcept;
-  [[nodiscard]] bool play_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
-                              bool left_by_exception) noexcept;
+  static void grant_played(granted_lease& granted, const taped_request& r) noexcept;
   void catch_up() {
-    if (tape_.playing()) catch_up_from_tape(cudaSuccess);
+    if (tape_.playing()) catch_up_from_tape();
   }
-  void catch_up_from_tape(cudaError_t failure);
-  void catch_up_quietly() noexcept;
+  void catch_up_from_tape();
+  bool catch_up_quietly() noexcept;
   void forget_tape() noexcept {
-    catch_up_quietly();
+    static_cast<void>(catch_up_quietly());
     stop_writing();
     tape_.forget();
   }
@@ -211,6 +208,11 @@ private:
   // engine_lease.hpp
   void warn_if_serialised(cudaStream_t on);
   outcome request(lease_request& q, bool oldest);
+  /// Apart, as is the request of a lease, so that who plays one need not be ready for it.
+  [[gnu::noinline]] void end_as_asked(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                                      bool left_by_exception) noexcept {
+    if (catch_up_quietly()) end_unplayed(r, generation, on, writing, left_by_exception);
+  }
   void end_unplayed(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
                     bool left_by_exception) noexcept;
   void grant(lease_request& q);
@@ -327,6 +329,7 @@ private:
   std::optional<slot_cache<device_allocation>> device_;
   std::optional<slot_cache<host_piece>> host_;
   std::size_t host_planned_ = 0;  // bytes of slots of all offloaded tensors
+  bool all_have_host_slots_ = true;
   std::deque<tensor_record> records_;
   std::vector<tensor_record*> tensors_;
   std::vector<tensor_record*> free_records_;
@@ -376,6 +379,7 @@ private:
 
   step_tape tape_;
   std::array<std::uint64_t, max_streams> writing_from_{};  // the last points before the step that is written
+  std::uint32_t calls_written_ = 0;                        // for its requests so far
   state_print state_;
 
   step_report now_;

@@ -33,21 +33,16 @@ inline void engine::resize(tensor_record& r, std::size_t bytes) {
   tape_.spoil();
 }
 
-inline lease_request engine::request_for(tensor_record& r, cudaStream_t on, bool last_use) {
+inline stream_id engine::stream_of_lease(cudaStream_t on) {
   throw_if_closed();
-  lease_request q;
-  q.tensor = &r;
-  if (on != compute()) {
-    const std::size_t known = order_.count();
-    q.stream = order_.find(on, [this] {
-      catch_up();
-      tape_.interrupt();  // the id may have been another stream's
-    });
-    if (order_.count() != known) warn_if_serialised(on);
-  }
-  q.last_use = last_use;
-  if (!tape_.playing()) q.line = current_line();
-  return q;
+  if (on == compute()) return compute_id;
+  const std::size_t known = order_.count();
+  const stream_id id = order_.find(on, [this] {
+    catch_up();
+    tape_.interrupt();  // the id may have been another stream's
+  });
+  if (order_.count() != known) warn_if_serialised(on);
+  return id;
 }
 
 /// A stream that leases are taken on for the first time: does it take turns with the compute stream?
@@ -101,7 +96,7 @@ inline outcome engine::request(lease_request& q, bool oldest) {
 }
 
 inline void engine::lease_now(lease_request& q) {
-  const std::optional<outcome> played = tape_.playing() ? play_next(q) : std::nullopt;
+  const std::optional<outcome> played = play_next(q);
   switch (played ? *played : request(q, true)) {
     case outcome::granted:
       return;
@@ -165,6 +160,7 @@ inline void engine::grant(lease_request& q) {
 inline void engine::begin_produce(lease_request& q) {
   throw_kept_error();
   if (play(request_kind::produce, q)) return;
+  q.line = current_line();
   tensor_record& r = *q.tensor;
   if (!in_step_)
     throw usage_error("tensor " + r.title() + ": produce within a step: scheduler.run(…), or a step object");

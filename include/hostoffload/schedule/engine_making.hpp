@@ -64,7 +64,7 @@ inline void engine::begin_branch(lease_request& q, bool again) noexcept {
 /// enqueued.
 inline void engine::abort_making(const maker& what, bool has_run) noexcept {
   if (closed_) return;
-  catch_up_quietly();
+  static_cast<void>(catch_up_quietly());
   if (has_run) trace([](step_recorder& t) { t.spoil(); });
   for (tensor_record* m : what.members) {
     const bool is_aside = m->aside != nullptr;

@@ -32,7 +32,8 @@ inline bool engine::end_repeated() {
     catch_up();
     return false;
   }
-  static_cast<void>(order_.calls().play_to(order_.calls().size()));  // what is told of slots at the end
+  static_cast<void>(
+      order_.calls().play(tape_.calls_so_far(), order_.calls().size()));  // what is told of slots at the end
   order_.end_playing(tape_.points());
   in_step_ = false;
   if (planner_) planner_->end_repeated_step();
@@ -45,6 +46,7 @@ inline void engine::begin_writing() noexcept {
   tape_.begin_step(written);
   if (!tape_.writing()) return;
   order_.calls().begin_writing(order_.last_points());
+  calls_written_ = 0;
   writing_from_ = order_.last_points();
 }
 
@@ -64,26 +66,26 @@ inline void engine::stop_writing() noexcept {
 
 inline void engine::write_request(taped_request r) noexcept {
   r.calls_end = order_.calls().size();
+  r.first_call = std::exchange(calls_written_, r.calls_end);
   tape_.write(r);
 }
 
 inline void engine::write_lease(request_kind is, const lease_request& q) noexcept {
   if (!alone(q.line)) return tape_.spoil();
   write_request({.tensor = q.tensor,
-                 .asked = taped_request::key(is, q.stream, q.last_use),
                  .data = q.data,
-                 .generation = static_cast<std::uint32_t>(q.generation - q.tensor->generation_at_start)});
+                 .asked = taped_request::key(is, q.stream, q.last_use),
+                 .number = static_cast<std::uint32_t>(q.generation - q.tensor->generation_at_start)});
 }
 
 inline void engine::write_make(const lease_request& q) noexcept {
   if (!tape_.writing()) return;
   if (!alone(q.line)) return tape_.spoil();
   const std::uint32_t first = tape_.rooms();
-  for (const tensor_record* m : q.tensor->made_by->members) tape_.write_room(m->makes_at);
-  write_request({.tensor = q.tensor,
-                 .asked = taped_request::key(request_kind::make, q.stream, q.last_use),
-                 .first_room = first,
-                 .again = q.making.again});
+  for (tensor_record* m : q.tensor->made_by->members) tape_.write_room({m, m->makes_at});
+  tape_.write_room({});
+  const request_kind is = q.making.again ? request_kind::make_again : request_kind::make;
+  write_request({.tensor = q.tensor, .asked = taped_request::key(is, q.stream, q.last_use), .number = first});
 }
 
 inline void engine::write_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
@@ -92,88 +94,81 @@ inline void engine::write_end(tensor_record& r, std::uint64_t generation, stream
   if (writing && left_by_exception) return tape_.spoil();
   write_request({.tensor = &r,
                  .asked = taped_request::key(request_kind::end, on, writing),
-                 .generation = static_cast<std::uint32_t>(generation - r.generation_at_start)});
+                 .number = static_cast<std::uint32_t>(generation - r.generation_at_start)});
 }
 
-/// Enqueues what a request leads to; if that fails, the engine is where the request finds it.
+/// Enqueues what a request leads to; if that fails, the engine has to catch up.
 inline bool engine::play_calls(const taped_request& r) {
-  if (!order_.calls().is_at(r.calls_end)) {
-    const cudaError_t code = order_.calls().play_to(r.calls_end);
-    if (code != cudaSuccess) {
-      catch_up_from_tape(code);
-      return false;
-    }
-  }
+  if (r.first_call != r.calls_end && !order_.calls().play(r.first_call, r.calls_end)) return false;
   tape_.advance();
   return true;
 }
 
-inline void engine::grant_played(lease_request& q, const taped_request& r) noexcept {
-  q.generation = q.tensor->generation + r.generation;
-  q.data = r.data;
-  q.granted = true;
+inline void engine::grant_played(granted_lease& granted, const taped_request& r) noexcept {
+  granted.generation = granted.tensor->generation + r.number;
+  granted.data = r.data;
+}
+
+inline bool engine::play_next_lease(granted_lease& granted, tensor_record& r, cudaStream_t on, bool last_use) {
+  if (!tape_.playing() || on != compute()) return false;
+  const taped_request& next = tape_.next();
+  if (!next.asks(r, taped_request::key(request_kind::lease, compute_id, last_use)) || !play_calls(next)) return false;
+  granted.tensor = &r;
+  granted.stream = compute_id;
+  grant_played(granted, next);
+  return true;
+}
+
+inline void engine::end_lease(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
+                              bool left_by_exception) noexcept {
+  if (tape_.playing() && !(writing && left_by_exception)) {
+    const taped_request& next = tape_.next();
+    if (next.asks(r, taped_request::key(request_kind::end, on, writing))) {
+      if (generation != r.generation + next.number || play_calls(next)) return;  // void, or as the last time
+    }
+  }
+  end_as_asked(r, generation, on, writing, left_by_exception);
 }
 
 /// Grants the lease if the tape has it next. Otherwise the engine is where the request finds it.
 inline bool engine::play_lease(request_kind is, lease_request& q) {
   const taped_request& next = tape_.next();
-  if (next.tensor != q.tensor || next.asked != taped_request::key(is, q.stream, q.last_use)) {
-    catch_up_from_tape(cudaSuccess);
-    q.line = current_line();
-    return false;
+  if (next.asks(*q.tensor, taped_request::key(is, q.stream, q.last_use)) && play_calls(next)) {
+    grant_played(q, next);
+    q.granted = true;
+    return true;
   }
-  if (!play_calls(next)) {
-    q.line = current_line();
-    return false;
-  }
-  grant_played(q, next);
-  return true;
+  catch_up_from_tape();
+  q.line = current_line();
+  return false;
 }
 
-/// The same where it may be that the values have to be made.
+/// What becomes of a new request, where it may be that the values have to be made; nothing if that is to be decided.
 inline std::optional<outcome> engine::play_next(lease_request& q) {
-  const taped_request& next = tape_.next();
-  const bool made_first = next.is() == request_kind::make;
-  const request_kind is = made_first ? request_kind::make : request_kind::lease;
-  if (next.tensor != q.tensor || next.asked != taped_request::key(is, q.stream, q.last_use)) {
-    catch_up_from_tape(cudaSuccess);
-  } else if (play_calls(next)) {
-    if (!made_first) {
-      grant_played(q, next);
-      return outcome::granted;
-    }
+  if (!tape_.playing()) {
     q.line = current_line();
-    const maker& made_by = *q.tensor->made_by;
-    for (std::size_t i = 0; i < made_by.members.size(); ++i) made_by.members[i]->makes_at = tape_.room(next, i);
-    begin_branch(q, next.again);
+    return std::nullopt;
+  }
+  const taped_request& next = tape_.next();
+  if (!next.makes()) {
+    return play_lease(request_kind::lease, q) ? std::optional(outcome::granted) : std::nullopt;
+  }
+  if (next.asks(*q.tensor, taped_request::key(next.is(), q.stream, q.last_use)) && play_calls(next)) {
+    q.line = current_line();
+    for (const step_tape::room* room = tape_.rooms_of(next); room->of != nullptr; ++room) room->of->makes_at = room->at;
+    begin_branch(q, next.is() == request_kind::make_again);
     return outcome::make;
   }
+  catch_up_from_tape();
   q.line = current_line();
   return std::nullopt;
 }
 
-/// Whether this was the end of a lease that the tape has next, or of one that is void.
-inline bool engine::play_end(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,
-                             bool left_by_exception) noexcept {
-  try {
-    const taped_request& next = tape_.next();
-    if (next.tensor == &r && next.asked == taped_request::key(request_kind::end, on, writing) &&
-        !(writing && left_by_exception)) {
-      return generation != r.generation + next.generation || play_calls(next);
-    }
-    catch_up_from_tape(cudaSuccess);
-  } catch (...) {
-    if (!kept_error_) kept_error_ = std::current_exception();
-    return true;
-  }
-  return false;
-}
-
-/// The requests that were played are taken once more, without their calls; the next call after these fails with
-/// `failure`, if there is one.
-inline void engine::catch_up_from_tape(cudaError_t failure) {
+/// The requests that were played are taken once more, without their calls; the call that failed, if one did, fails
+/// once more.
+inline void engine::catch_up_from_tape() {
+  order_.calls().pass_over(tape_.calls_so_far());
   const std::span<const taped_request> played = tape_.stop();
-  order_.calls().pass_over_played(failure);
   begin_counting();
   std::deque<lease_request> being_made;
   branch* const outer = inline_line_;
@@ -186,27 +181,27 @@ inline void engine::catch_up_from_tape(cudaError_t failure) {
       finish_making_and_grant(being_made.back());
       being_made.pop_back();
     } else {
-      lease_request& q = being_made.emplace_back();
-      q.tensor = t.tensor;
-      q.stream = t.on();
-      q.last_use = t.flag();
+      lease_request& q = being_made.emplace_back(*t.tensor, t.on(), t.flag());
       q.line = line;
       if (t.is() == request_kind::produce) {
         begin_produce(q);
       } else {
         static_cast<void>(request(q, true));
       }
-      if (t.is() != request_kind::make) being_made.pop_back();
+      if (!t.makes()) being_made.pop_back();
     }
   }
   inline_line_ = outer;
 }
 
-inline void engine::catch_up_quietly() noexcept {
+/// Whether that went well; the error is kept if not.
+inline bool engine::catch_up_quietly() noexcept {
   try {
     catch_up();
+    return true;
   } catch (...) {
     if (!kept_error_) kept_error_ = std::current_exception();
+    return false;
   }
 }
 

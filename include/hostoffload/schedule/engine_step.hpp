@@ -97,6 +97,7 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
   r->placed = placed;
   r->wanted = wanted;
   if (r->in_window()) host_planned_ += slot_size(bytes);
+  all_have_host_slots_ = false;
   r->row = row_of(name);
   tensors_.push_back(r);
   count_tensor(*r, 1);
@@ -187,6 +188,7 @@ inline void engine::count_tensor(const tensor_record& r, int change) noexcept {
 /// Host slots for the tensors built since the last step: what tensors that are gone have left, and one allocation.
 /// Waits for the copies in flight only where the former has to be freed to keep within host_capacity.
 inline void engine::reserve_host_memory() {
+  if (all_have_host_slots_) return;
   const auto wants_slot = [](const tensor_record* r) { return r->in_window() && r->host == nullptr; };
   const auto missing = [&] {
     std::size_t bytes = 0;
@@ -201,7 +203,8 @@ inline void engine::reserve_host_memory() {
     return bytes;
   };
   std::size_t bytes = missing();
-  if (bytes == 0) return;
+  all_have_host_slots_ = bytes == 0;
+  if (all_have_host_slots_) return;
   if (bytes > options_.host_capacity - std::min(options_.host_capacity, host_->total_bytes())) {
     for (const stream_id s : {out_id_, in_id_}) check(cudaStreamSynchronize(order_.handle(s)), "cudaStreamSynchronize");
     if (has_launched_) check(cudaStreamSynchronize(compute()), "cudaStreamSynchronize");
@@ -221,6 +224,7 @@ inline void engine::reserve_host_memory() {
   for (tensor_record* r : tensors_) {
     if (wants_slot(r)) take_host_slot(*r);
   }
+  all_have_host_slots_ = true;
 }
 
 inline void engine::take_host_slot(tensor_record& r) {
@@ -357,7 +361,7 @@ inline void engine::drop_leases_of(tensor_record& r) noexcept {
 
 inline void engine::abandon_step() noexcept {
   if (closed_) return;
-  catch_up_quietly();
+  static_cast<void>(catch_up_quietly());
   stop_writing();
   loop_.clear();
   shared_.clear();

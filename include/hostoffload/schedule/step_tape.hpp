@@ -22,21 +22,22 @@
 namespace hostoffload::inline v0::detail {
 
 enum class request_kind : std::uint8_t {
-  lease,    // of values that are there, or arrive
-  make,     // the define function has to run
-  made,     // and has run; the lease on what it made
-  produce,  // a writable lease
-  end,      // of a lease
+  lease,       // of values that are there, or arrive
+  make,        // the define function has to run
+  make_again,  // the same for values that were dropped
+  made,        // it has run; the lease on what it made
+  produce,     // a writable lease
+  end,         // of a lease
 };
 
 struct taped_request {
   tensor_record* tensor = nullptr;
-  std::uint32_t asked = 0;       // see key()
-  std::uint32_t calls_end = 0;   // of its calls, in the call_tape
   std::byte* data = nullptr;     // that the lease is given
-  std::uint32_t generation = 0;  // of the lease, above the tensor's at the step's beginning
-  std::uint32_t first_room = 0;  // make: of what the function writes, in rooms()
-  bool again = false;            // make: of values that were dropped
+  std::uint32_t asked = 0;       // see key()
+  std::uint32_t first_call = 0;  // of those that it leads to, in the call_tape
+  std::uint32_t calls_end = 0;
+  std::uint32_t number = 0;  // of a lease: its generation, above the tensor's at the step's beginning;
+                             // make: of the first room, of one or more, that the function writes
 
   /// `flag`: lease, make, made: the last use; end: of a writable lease.
   [[nodiscard]] static constexpr std::uint32_t key(request_kind is, stream_id on, bool flag) noexcept {
@@ -45,13 +46,20 @@ struct taped_request {
   [[nodiscard]] request_kind is() const noexcept { return static_cast<request_kind>(asked & 0xFFU); }
   [[nodiscard]] stream_id on() const noexcept { return static_cast<stream_id>(asked >> 8U & 0xFFU); }
   [[nodiscard]] bool flag() const noexcept { return asked >> 16U != 0; }
-  [[nodiscard]] bool asks_same(const taped_request& other) const noexcept {
-    return tensor == other.tensor && asked == other.asked && again == other.again;
+  [[nodiscard]] bool makes() const noexcept { return is() == request_kind::make || is() == request_kind::make_again; }
+  [[nodiscard]] bool asks(const tensor_record& of, std::uint32_t with_key) const noexcept {
+    return tensor == &of && asked == with_key;
   }
 };
+static_assert(sizeof(taped_request) == 32, "small, since a step has many");
 
 class step_tape {
 public:
+  struct room {
+    tensor_record* of = nullptr;
+    std::byte* at = nullptr;
+  };
+
   [[nodiscard]] bool writing() const noexcept { return writing_; }
   [[nodiscard]] bool playing() const noexcept { return playing_; }
 
@@ -70,7 +78,7 @@ public:
         same_ = false;
         requests_.push_back(r);
       } else {
-        same_ = same_ && requests_[position_].asks_same(r);
+        same_ = same_ && requests_[position_].asks(*r.tensor, r.asked);
         requests_[position_] = r;
       }
       ++position_;
@@ -78,10 +86,10 @@ public:
       spoil();
     }
   }
-  /// Memory for what a define function writes, before the request is written.
-  void write_room(std::byte* at) noexcept {
+  /// Memory for what a define function writes, before the request is written; of no tensor behind the last.
+  void write_room(const room& r) noexcept {
     try {
-      rooms_.push_back(at);
+      rooms_.push_back(r);
     } catch (const std::bad_alloc&) {
       spoil();
     }
@@ -139,9 +147,10 @@ public:
   /// The request that comes next; of no tensor at the end.
   [[nodiscard]] const taped_request& next() const noexcept { return *next_; }
   void advance() noexcept { ++next_; }
-  [[nodiscard]] std::byte* room(const taped_request& r, std::size_t i) const noexcept {
-    return rooms_[r.first_room + i];
+  [[nodiscard]] std::uint32_t calls_so_far() const noexcept {
+    return next_ == requests_.data() ? 0 : next_[-1].calls_end;
   }
+  [[nodiscard]] const room* rooms_of(const taped_request& r) const noexcept { return &rooms_[r.number]; }
   [[nodiscard]] std::uint32_t rooms() const noexcept { return static_cast<std::uint32_t>(rooms_.size()); }
   [[nodiscard]] const std::array<std::uint64_t, max_streams>& points() const noexcept { return points_; }
   /// What the step did, under a new number.
@@ -172,7 +181,7 @@ private:
   static constexpr unsigned many_looks = 16;
 
   std::vector<taped_request> requests_;  // and one of no tensor
-  std::vector<std::byte*> rooms_;
+  std::vector<room> rooms_;
   std::vector<std::uint64_t> start_;  // the state in which the step began that was written last
   step_report report_;
   std::array<std::uint64_t, max_streams> points_{};

@@ -43,19 +43,22 @@ enum class life : std::uint8_t {
   alive,   // has values: in its device slot, in its host slot, or to be made again
 };
 
-struct tensor_record {
+struct alignas(64) tensor_record {
+  // What a step looks at that is played comes first, in one cache line.
+  std::uint64_t generation = 0;   // leases of earlier lives are void
+  std::size_t life_bytes = 0;     // of this life: what is stowed, and what slots in the window are taken for
+  std::byte* makes_at = nullptr;  // where a define function writes it
+  std::shared_ptr<maker> made_by{};
+
   std::string_view name{};
   layer_position position{};
   std::size_t bytes = 0;         // that it was built for, and that its host slot has
-  std::size_t life_bytes = 0;    // of this life: what is stowed, and what slots in the window are taken for
   choice placed = choice::save;  // save, offload or remat: fallbacks are decided when the tensor is built
   choice wanted = choice::save;  // as the policy says
   bool made_again = false;       // by the plan's choice: placed as offload, and dropped all the same; not within a step
   std::size_t row = 0;           // in the report
-  std::shared_ptr<maker> made_by{};
 
   life state = life::none;
-  std::uint64_t generation = 0;           // leases of earlier lives are void
   std::uint64_t generation_at_start = 0;  // of the step that is taped
   bool last_use = false;                  // memory goes back when the last lease ends
   bool remaking = false;                  // while making: values that were dropped
@@ -66,10 +69,9 @@ struct tensor_record {
   use_pattern pattern{};
 
   slot* device = nullptr;
-  std::byte* makes_at = nullptr;  // where a define function writes it
-  slot* aside = nullptr;          // takes what a group's function writes where the values are here already
-  stream_clock written{};         // the last write to the device slot
-  stream_clock readers{};         // its last readers
+  slot* aside = nullptr;   // takes what a group's function writes where the values are here already
+  stream_clock written{};  // the last write to the device slot
+  stream_clock readers{};  // its last readers
 
   slot* host = nullptr;
   bool on_host = false;
@@ -86,11 +88,22 @@ struct tensor_record {
   [[nodiscard]] std::string title() const { return std::string(name) + "[" + std::to_string(position.index) + "]"; }
 };
 
+/// What a lease is made of; not set before it is granted: each await has one. In another order than in a lease: members
+/// side by side would be copied as one, and wait until the writes of each are over.
+struct granted_lease {
+  std::byte* data;
+  std::uint64_t generation;
+  tensor_record* tensor;
+  stream_id stream;
+};
+
 /// Somebody wants to lease a tensor. Lives in the awaiter, or on the stack of a straight-line call.
-struct lease_request {
-  tensor_record* tensor = nullptr;
-  stream_id stream = 0;
-  bool last_use = false;
+struct lease_request : granted_lease {
+  lease_request(tensor_record& r, stream_id on, bool last) noexcept
+      : granted_lease{nullptr, 0, &r, on}, last_use(last) {}
+
+  bool granted = false;
+  bool last_use;
   branch* line = nullptr;
 
   promise_base* waiter = nullptr;  // while queued
@@ -101,9 +114,6 @@ struct lease_request {
   std::optional<task<>> making_task{};
   std::optional<observed_range> range{};  // while the define function runs
   maker* made_by = nullptr;               // lives until then, whatever becomes of the tensor
-  bool granted = false;
-  std::uint64_t generation = 0;  // of the lease granted
-  std::byte* data = nullptr;     // and its memory
   std::exception_ptr failure{};
 };
 
