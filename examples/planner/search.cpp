@@ -50,18 +50,23 @@ public:
     }
   }
 
-  /// Steps what is near the best, the most promising first, as long as that helps and `evaluations` last.
+  /// Steps what is near the best, the most promising first, as long as that helps and `evaluations` last. Where all
+  /// mixes are estimated, those that differ from the best in a pair of tensors take turns with all: of these it is
+  /// known best how far the estimates are wrong.
   void improve(std::size_t evaluations) {
     const std::size_t end = left_ - std::min(left_, evaluations);
+    bool in_pairs = false;
     for (bool again = true; again;) {
       again = left_ > end && look_at(polished(best_ ? best_->placed : at_prices(p_, prices_))) && better_;
+      in_pairs = few_ && best_ && !in_pairs;
       std::size_t looked = 0;
-      for (const auto& [cost, m] : promising()) {
+      for (const auto& [cost, m] : promising(in_pairs)) {
         if (left_ <= end || done()) return;
         if (!look_at(m)) continue;
         again = better_ || (few_ && ++looked == 8);  // what was learned changes the order of the others
         if (again) break;
       }
+      again |= in_pairs;
     }
   }
 
@@ -146,16 +151,22 @@ private:
     return m;
   }
 
+  /// Tensors whose choices differ.
+  [[nodiscard]] static std::size_t difference(const mix& a, const mix& b) {
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < a.choices().size(); ++i) {
+      if (a.choices()[i] != b.choices()[i]) ++different;
+    }
+    return different;
+  }
+
   /// Corrected by the difference that was seen where the mix is most alike: the less, the more tensors differ.
   [[nodiscard]] estimate beside_known(const mix& m) const {
     estimate e = estimator_.of(m);
     const candidate* nearest = nullptr;
     std::size_t least = std::numeric_limits<std::size_t>::max();
     for (const candidate& c : known_) {
-      std::size_t different = 0;
-      for (std::size_t i = 0; i < m.choices().size(); ++i) {
-        if (m.choices()[i] != c.placed.choices()[i]) ++different;
-      }
+      const std::size_t different = difference(m, c.placed);
       if (different < least) {
         least = different;
         nearest = &c;
@@ -169,11 +180,13 @@ private:
     return e;
   }
 
-  /// Mixes not stepped yet, by expected cost: all where there are few, else the neighbours of the best.
-  [[nodiscard]] std::vector<std::pair<double, mix>> promising() const {
+  /// Mixes not stepped yet, by expected cost: all where there are few, or those within a pair of tensors of the best;
+  /// else the neighbours of the best.
+  [[nodiscard]] std::vector<std::pair<double, mix>> promising(bool in_pairs) const {
     std::vector<std::pair<double, mix>> some;
     const auto add = [&](const mix& m) {
       const mix tidy = tidied(p_, m);
+      if (in_pairs && difference(tidy, best_->placed) > 2) return;
       if (!seen_.contains(tidy.choices())) some.emplace_back(few_ ? cost(beside_known(tidy)) : cost(tidy), tidy);
     };
     if (few_) {
