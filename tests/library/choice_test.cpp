@@ -472,3 +472,34 @@ TEST_CASE("steps with a choice: the bits in every order of execution, no wait to
   }
   CHECK(found > 5);
 }
+
+TEST_CASE("tensors that have come to be used otherwise since the step that was timed are chosen of all the same") {
+  const gpu g;
+  const ho::stream compute;
+  constexpr std::size_t count = 6;
+  ho::prefetch_scheduler scheduler(
+      {.compute = compute.get(), .window = 4 * slot, .sample_every = 64, .plan = true, .observer = watched});
+  std::vector<std::unique_ptr<tensor<name::a>>> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    all.push_back(
+        std::make_unique<tensor<name::a>>(scheduler, n, ho::layer_position{i, count}, ho::choice::offload_or_remat));
+    all.back()->define([&compute](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1); });
+  }
+  std::vector<std::unique_ptr<seen>> looks;
+  const auto run = [&](bool once_more) {
+    ho::step s(scheduler);
+    for (const auto& t : all) {
+      t->fetch(compute.get()).end();
+      if (once_more) t->fetch(compute.get()).end();
+    }
+    for (auto t = all.rbegin(); t != all.rend(); ++t) {
+      auto in = std::move(**t).fetch(compute.get());
+      looks.push_back(std::make_unique<seen>(compute.get(), in.data(), 100));
+    }
+    s.end();
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  };
+  for (int step = 1; step <= 12; ++step) run(step % 2 == 0 && step > 3);
+  for (int step = 1; step <= 8; ++step) run(false);
+  for (const auto& one : looks) CHECK(one->is(1));
+}

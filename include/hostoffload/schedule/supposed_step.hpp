@@ -80,6 +80,10 @@ private:
   [[nodiscard]] bool is_dropped(const tensor_record& t) const {
     return t.made_by != nullptr && dropped_.contains(t.made_by.get());
   }
+  /// A life that ends drops nothing, also where tensors have come to be used otherwise since.
+  [[nodiscard]] bool is_over_at(std::size_t i, const tensor_record& t) const noexcept {
+    return i < trace_.size() && trace_[i].what == trace_event::over && trace_[i].tensor == &t;
+  }
   void pass_time(std::uint32_t from, std::uint32_t to) noexcept { since_ += before_[to] - before_[from]; }
 
   void pass(std::size_t i) {
@@ -101,7 +105,7 @@ private:
         break;
       case trace_event::written:
       case trace_event::ends:
-        if (!e.flag) ends(*e.tensor, e.what == trace_event::ends);
+        if (!e.flag) ends(*e.tensor, e.what == trace_event::ends && !is_over_at(i + 1, *e.tensor));
         break;
       case trace_event::over:
         tell(*e.tensor, use_event::over);
