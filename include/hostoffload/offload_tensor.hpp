@@ -82,8 +82,10 @@ public:
   /// Fewer elements for one life, for tensors whose size is known only within the step, such as those of the tokens
   /// that were routed somewhere. Called in a step before the tensor is made: it then takes a slot in the window, is
   /// copied and is leased with `elements`. Called while its define function runs, which has room for what it had
-  /// before: what is copied and leased shrinks. The life's end brings back the size that it was built for. A tensor
-  /// outside the window keeps its room on the device. The size that it has already is always good. Throws usage_error.
+  /// before: what is copied and leased shrinks. The life's end brings back the size that it was built for; a tensor
+  /// that is made for a recomputation between two lives takes this size too, and leaves it to the life that comes. A
+  /// tensor outside the window keeps its room on the device. The size that it has already is always good. Throws
+  /// usage_error.
   void resize(std::size_t elements) { engine_->resize(record_, bytes_of(elements, record_.name)); }
 
   /// Device memory to fill on stream `on`: for code that makes the tensor itself. Throws usage_error while it holds

@@ -2,6 +2,7 @@
 
 #include "gpu.hpp"
 
+#include <algorithm>
 #include <vector>
 
 using namespace ho::literals;
@@ -137,6 +138,81 @@ TEST_CASE("a size that was given and not used is forgotten with its step") {
     CHECK(in.size() == most);
   };
   scheduler.run(step);
+}
+
+TEST_CASE("a size is left to the life it was given for, though a recomputation makes the tensor before that") {
+  const gpu device;
+  ho::prefetch_scheduler scheduler({.observer = watched});
+  const ho::choice placed = GENERATE(ho::choice::save, ho::choice::offload, ho::choice::remat);
+  const std::size_t shrunk = GENERATE(most, std::size_t{50});  // by the define function
+  tensor<name::x> x(scheduler, most, {}, placed);
+  tensor<name::y> y(scheduler, most, {}, ho::choice::remat);
+  std::vector<std::size_t> spans;
+  x.define([&](std::span<float> out) {
+    spans.push_back(out.size());
+    if (shrunk < out.size()) x.resize(shrunk);
+    fill(nullptr, out.data(), std::min(out.size(), shrunk), 3);
+  });
+  y.define([&](std::span<float> out) {
+    const auto in = x.fetch(nullptr);
+    fill(nullptr, out.data(), out.size(), 4);
+  });
+  const bool produced = GENERATE(false, true);
+  const auto step = [&] {
+    ho::step s(scheduler);
+    { const auto first = y.fetch(nullptr); }
+    { const auto last = std::move(x).fetch(nullptr); }
+    x.resize(100);
+    spans.clear();
+    { const auto again = std::move(y).fetch(nullptr); }
+    CHECK(spans == std::vector<std::size_t>{100});
+    if (produced) {
+      auto next = x.produce(nullptr);
+      CHECK(next.size() == 100);
+      fill(nullptr, next.data(), next.size(), 3);
+    } else {
+      const auto next = x.fetch(nullptr);
+      CHECK(next.size() == std::min<std::size_t>(100, shrunk));
+    }
+    s.end();
+  };
+  step();
+  step();
+}
+
+TEST_CASE("where a define function fails, its tensor is made anew as if it had not run") {
+  const gpu device;
+  ho::prefetch_scheduler scheduler({.observer = watched});
+  tensor<name::x> x(scheduler, most, {}, ho::choice::offload);
+  tensor<name::y> y(scheduler, most, {}, ho::choice::remat);
+  bool fails = false;
+  std::size_t size = 0;
+  x.define([&](std::span<float> out) {
+    size = out.size();
+    x.resize(60);
+    fill(nullptr, out.data(), 60, 3);
+    if (fails) throw std::string("left");
+  });
+  y.define([&](std::span<float> out) {
+    const auto in = x.fetch(nullptr);
+    fill(nullptr, out.data(), out.size(), 4);
+  });
+  ho::step s(scheduler);
+  { const auto first = y.fetch(nullptr); }
+  { const auto last = std::move(x).fetch(nullptr); }
+  fails = true;
+  CHECK_THROWS_AS(y.fetch(nullptr), std::string);  // recomputed: x would have a life for that alone
+  fails = false;
+  {
+    auto room = x.produce(nullptr);
+    CHECK(room.size() == most);
+    fill(nullptr, room.data(), room.size(), 3);
+  }
+  {
+    const auto still = x.fetch(nullptr);  // what was produced is there: it is not made
+    CHECK(still.size() == most);
+  }
+  s.end();
 }
 
 TEST_CASE("resize says what is wrong") {

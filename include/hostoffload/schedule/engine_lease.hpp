@@ -30,6 +30,7 @@ inline void engine::resize(tensor_record& r, std::size_t bytes) {
     fail("is made again with another size than before: recomputation has to give the same values");
   }
   r.life_bytes = bytes;
+  if (r.state == life::none) r.asked_bytes = bytes;
   tape_.spoil();
 }
 
@@ -246,7 +247,8 @@ inline void engine::finish_life(tensor_record& r, bool by_last_use) noexcept {
     trace([&](step_recorder& t) { t.life_is_over(r); });
     note(r, use_event::over);
   }
-  r.life_bytes = r.bytes;
+  if (!r.temporary) r.asked_bytes = r.bytes;  // a life for one recomputation alone does not use a size up
+  r.life_bytes = r.asked_bytes;
   r.last_use = false;
   r.unused = false;
   ++r.generation;

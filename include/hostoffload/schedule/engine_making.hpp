@@ -70,7 +70,11 @@ inline void engine::abort_making(const maker& what, bool has_run) noexcept {
     const bool is_aside = m->aside != nullptr;
     if (!is_aside && m->state != life::making) continue;
     slot*& taken = is_aside ? m->aside : m->device;
-    if (!is_aside) m->state = m->remaking && !m->gone ? life::alive : life::none;
+    if (!is_aside) {
+      m->state = m->remaking && !m->gone ? life::alive : life::none;
+      if (!m->remaking) m->life_bytes = m->asked_bytes;
+      m->temporary = false;
+    }
     use_ends(*taken, *m);
     free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);
     if (std::exchange(m->gone, false)) free_records_.push_back(m);

@@ -93,7 +93,7 @@ inline tensor_record& engine::add(std::string_view name, layer_position at, std:
   r->name = name;
   r->position = at;
   r->bytes = bytes;
-  r->life_bytes = bytes;
+  r->forget_size();
   r->placed = placed;
   r->wanted = wanted;
   if (r->in_window()) host_planned_ += slot_size(bytes);
@@ -335,10 +335,8 @@ inline void engine::learn_reserve() noexcept {
 
 inline void engine::end_all_lives(std::exception_ptr& first_error) {
   for (tensor_record* r : tensors_) {
-    if (r->state == life::none) {
-      r->life_bytes = r->bytes;  // resized, and not made after all
-      continue;
-    }
+    r->forget_size();
+    if (r->state == life::none) continue;
     if (r->leases != 0) {
       if (!first_error) {
         first_error =
@@ -375,7 +373,7 @@ inline void engine::abandon_step() noexcept {
       use_ends(*r->aside, *r);
       free_slot(*r, r->aside, order_.next_points());
     }
-    r->life_bytes = r->bytes;
+    r->forget_size();
     if (r->state == life::none) continue;
     if (r->leases != 0 || r->state == life::making) drop_leases_of(*r);
     r->written.join(order_.next_points());  // whatever was enqueued before the failure was noticed

@@ -53,6 +53,7 @@ struct alignas(64) tensor_record {
   std::string_view name{};
   layer_position position{};
   std::size_t bytes = 0;         // that it was built for, and that its host slot has
+  std::size_t asked_bytes = 0;   // that its next life begins with
   choice placed = choice::save;  // save, offload or remat: fallbacks are decided when the tensor is built
   choice wanted = choice::save;  // as the policy says
   bool made_again = false;       // by the plan's choice: placed as offload, and dropped all the same; not within a step
@@ -81,6 +82,7 @@ struct alignas(64) tensor_record {
   tensor_record* stowed_before = nullptr;
   tensor_record* stowed_after = nullptr;
 
+  void forget_size() noexcept { life_bytes = asked_bytes = bytes; }
   [[nodiscard]] bool in_window() const noexcept { return placed == choice::offload; }
   /// save, offload or remat: what is done with it.
   [[nodiscard]] choice treated_as() const noexcept { return made_again ? choice::remat : placed; }
