@@ -234,6 +234,16 @@ TEST_CASE("the record has the order, the bytes, the times of the kernels and the
   CHECK(r.in.rate == Approx(m.link.to_device.value).epsilon(0.08));
 }
 
+TEST_CASE("the report says why there is no plan: before a step was timed, and when steps are repeated") {
+  gpu device;
+  trainer t(4, slot, 2e-4, true, 1000);
+  CHECK(t.step(1).plan_note == "no step has been timed yet");
+  ho::step_report r;
+  for (int step = 2; step <= 12; ++step) r = t.step(1);
+  CHECK(r.repeated);
+  CHECK(r.plan_note == "no plan fits into the window beside its reserve");
+}
+
 TEST_CASE("tensors that are built or destroyed void the plan, and a new one follows") {
   gpu device;
   trainer t(4, 6 * slot, 2e-4);

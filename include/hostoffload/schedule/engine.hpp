@@ -290,6 +290,7 @@ private:
   void leave_plan();
   void forget_plan() noexcept;
   void report_plan();
+  void report_choice(step_report& to) const noexcept;
   [[nodiscard]] bool follows_plan() const noexcept { return planner_ && planner_->following(); }
 
   // engine_capture.hpp

@@ -137,16 +137,21 @@ inline void engine::forget_plan() noexcept {
   planner_->forget();
 }
 
+/// Why there is no plan, and what is made again.
+inline void engine::report_choice(step_report& to) const noexcept {
+  to.plan_note = planner_->why_none();
+  const recompute_choice& chosen = planner_->chosen();
+  to.plan_choice = chosen.why;
+  to.plan_offload_s = chosen.offload_s;
+  to.plan_remat_s = chosen.remat_s;
+}
+
 inline void engine::report_plan() {
   if (!planner_) return;
   const bool departed = planner_->end_step(several_branches_);
   now_.planned = planner_->plan().has_value() && !departed;
   if (departed) now_.plan_departures = std::max<std::size_t>(1, now_.plan_departures);
-  now_.plan_note = planner_->why_none();
-  const recompute_choice& chosen = planner_->chosen();
-  now_.plan_choice = chosen.why;
-  now_.plan_offload_s = chosen.offload_s;
-  now_.plan_remat_s = chosen.remat_s;
+  report_choice(now_);
   if (!planner_->plan()) return;
   const step_plan& plan = *planner_->plan();
   now_.plan_window_bytes = plan.window_bytes;

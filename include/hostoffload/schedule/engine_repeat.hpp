@@ -36,8 +36,12 @@ inline bool engine::end_repeated() {
       order_.calls().play(tape_.calls_so_far(), order_.calls().size()));  // what is told of slots at the end
   order_.end_playing(tape_.points());
   in_step_ = false;
-  if (planner_) planner_->end_repeated_step();
-  history_->end(tape_.end_playing(steps_), compute());
+  step_report& done = tape_.end_playing(steps_);
+  if (planner_) {
+    planner_->end_repeated_step();
+    report_choice(done);
+  }
+  history_->end(done, compute());
   return true;
 }
 

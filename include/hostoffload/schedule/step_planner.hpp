@@ -123,11 +123,11 @@ public:
   }
   /// Tensors come or go.
   void forget() noexcept {
+    if (record_ || recorder.pending()) why_none_ = "tensors were built or destroyed: times are taken again";
     forget_choice();
     plan_.reset();
     following_ = false;
     recorder.forget();
-    why_none_ = "tensors were built or destroyed: times are taken again";
     wants_times_ = true;
   }
 

@@ -154,7 +154,7 @@ public:
   [[nodiscard]] std::uint32_t rooms() const noexcept { return static_cast<std::uint32_t>(rooms_.size()); }
   [[nodiscard]] const std::array<std::uint64_t, max_streams>& points() const noexcept { return points_; }
   /// What the step did, under a new number.
-  [[nodiscard]] const step_report& end_playing(std::uint64_t step) noexcept {
+  [[nodiscard]] step_report& end_playing(std::uint64_t step) noexcept {
     playing_ = false;
     departures_ = 0;
     report_.step = step;
