@@ -106,7 +106,10 @@ std::optional<options> parse(example& of, int argc, const char* const* argv, int
   app.add_option("--type", type, "Element type of weights and tensors")
       ->check(CLI::IsMember({"bf16", "float"}))
       ->group("What to run");
-  app.add_option("--seed", o.run.seed, "For weights and batches")->group("What to run");
+  app.add_option("--seed", o.run.seed, "For weights and batches")
+      ->check(
+          [](const std::string& text) { return std::string(text.rfind('-', 0) == 0 ? "must not be negative" : ""); })
+      ->group("What to run");
   app.add_option("--learning-rate", o.run.optimiser.learning_rate, "Of AdamW")->group("What to run");
   app.add_option("--warm-up", o.run.optimiser.warm_up, "Steps over which the learning rate rises to its value")
       ->group("What to run");

@@ -20,9 +20,20 @@ class record_reader {
 public:
   record_reader(std::istream& in, std::string_view file) : in_(in), file_(file) {}
 
+  /// Of what is no record, such as a device that never ends, no more is read.
   void next_line() {
     ++number_;
-    if (!std::getline(in_, line_)) throw wrong("the file ends too soon");
+    line_.clear();
+    for (auto c = in_.get(); c != '\n'; c = in_.get()) {
+      if (c == std::istream::traits_type::eof()) {
+        if (line_.empty()) throw wrong("the file ends too soon");
+        break;
+      }
+      if (line_.size() == longest_line) {
+        throw wrong("a line of more than " + std::to_string(longest_line) + " characters is in no record");
+      }
+      line_ += static_cast<char>(c);
+    }
     rest_ = line_;
   }
   void expect(std::string_view word) {
@@ -62,7 +73,7 @@ public:
   }
   void end_of_file() {
     ++number_;
-    if (std::getline(in_, line_)) throw wrong("unexpected text behind the end");
+    if (in_.peek() != std::istream::traits_type::eof()) throw wrong("unexpected text behind the end");
   }
 
   [[nodiscard]] bool takes(std::string_view whole_rest) {
@@ -80,6 +91,8 @@ public:
   [[nodiscard]] std::size_t line_number() const noexcept { return number_; }
 
 private:
+  static constexpr std::size_t longest_line = std::size_t{1} << 24U;  // a life with 700 thousand uses has room
+
   std::string_view next_word() {
     const std::size_t space = std::min(rest_.find(' '), rest_.size());
     const std::string_view word = rest_.substr(0, space);
