@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -267,6 +269,93 @@ TEST_CASE("an event that cannot be recorded: what was to be behind it is behind 
     for (const auto& one : all) CHECK(one->is(1));
     if (!reached) break;
     CHECK(nth < 100);
+  }
+}
+
+namespace {
+
+/// Steps of a trainer that asks once more where a request fails, and goes on.
+class persistent {
+public:
+  explicit persistent(bool made) : made_(made) {
+    if (!made) return;
+    third_->define([](std::span<float> out) { fill(nullptr, out.data(), out.size(), 3); });
+  }
+  void step() {
+    try {
+      ho::step s(scheduler_);
+      for (const auto& t : {first_.get(), second_.get()}) {
+        auto out = again([&] { return t->produce(nullptr); });
+        fill(nullptr, out.data(), n, 1);
+      }
+      if (made_) auto in = again([&] { return third_->fetch(nullptr); });
+      for (const auto& t : {second_.get(), first_.get()}) {
+        auto in = again([&] { return std::move(*t).fetch(nullptr); });
+        read_.emplace_back(nullptr, in.data(), n);
+      }
+      if (made_) auto in = again([&] { return std::move(*third_).fetch(nullptr); });
+      s.end();
+    } catch (const ho::cuda_error&) {  // at the step's own end
+    }
+  }
+  /// Calls of a step that is repeated; none where it is not.
+  std::uint64_t calls_of_repeated_step() {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    read_.clear();
+    const std::uint64_t before = vg::calls_until_now();
+    step();
+    const std::uint64_t calls = vg::calls_until_now() - before;
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    for (const seen& values : read_) CHECK(values.is(1));
+    return scheduler_.report().repeated ? calls : 0;
+  }
+
+private:
+  template <class Ask>
+  std::invoke_result_t<Ask> again(Ask&& ask) {
+    try {
+      return ask();
+    } catch (const ho::cuda_error&) {
+      return ask();
+    }
+  }
+
+  bool made_;
+  ho::prefetch_scheduler scheduler_{{.window = 2 * slot, .sample_every = 0, .observer = watched}};
+  std::unique_ptr<x_tensor> first_ = offloaded(scheduler_);
+  std::unique_ptr<x_tensor> second_ = offloaded(scheduler_);
+  std::unique_ptr<x_tensor> third_ = offloaded(scheduler_);
+  std::vector<seen> read_;
+};
+
+}  // namespace
+
+TEST_CASE("a step that went on after a request had failed is not repeated with what that led to", "[virtual]") {
+  const bool made = GENERATE(false, true);
+  int written_last = 0;  // of the steps before the first that is repeated
+  std::uint64_t calls = 0;
+  {
+    const gpu device;
+    persistent t(made);
+    while (calls == 0) {
+      REQUIRE(++written_last < 20);
+      calls = t.calls_of_repeated_step();
+    }
+    --written_last;
+  }
+  for (std::uint64_t nth = 1;; ++nth) {
+    INFO("call " << nth);
+    const gpu device;
+    persistent t(made);
+    for (int step = 1; step < written_last; ++step) static_cast<void>(t.calls_of_repeated_step());
+    vg::fail_call(nth, cudaErrorMemoryAllocation);
+    t.step();
+    const bool reached = vg::failed_call().has_value();
+    vg::clear_faults();
+    std::uint64_t since = 0;
+    for (int step = 0; step < 20 && since == 0; ++step) since = t.calls_of_repeated_step();
+    CHECK(since == calls);
+    if (!reached) break;
   }
 }
 

@@ -59,7 +59,7 @@ inline void engine::warn_if_serialised(cudaStream_t on) {
     warnings_.push_back(warning);
 }
 
-inline outcome engine::request(lease_request& q, bool oldest) {
+inline outcome engine::request(lease_request& q, bool oldest) try {
   throw_kept_error();
   tensor_record& r = *q.tensor;
   if (!in_step_)
@@ -94,6 +94,9 @@ inline outcome engine::request(lease_request& q, bool oldest) {
   grant(q);
   write(request_kind::lease, q);
   return outcome::granted;
+} catch (...) {
+  stop_writing();
+  throw;
 }
 
 inline void engine::lease_now(lease_request& q) {
@@ -102,6 +105,7 @@ inline void engine::lease_now(lease_request& q) {
     case outcome::granted:
       return;
     case outcome::no_room:
+      stop_writing();
       throw_no_room(q);
     case outcome::being_made:
       throw usage_error("tensor " + q.tensor->title() +
@@ -158,7 +162,7 @@ inline void engine::grant(lease_request& q) {
 }
 
 /// A writable lease for code that fills the tensor itself.
-inline void engine::begin_produce(lease_request& q) {
+inline void engine::begin_produce(lease_request& q) try {
   throw_kept_error();
   if (play(request_kind::produce, q)) return;
   q.line = current_line();
@@ -199,6 +203,9 @@ inline void engine::begin_produce(lease_request& q) {
   q.granted = true;
   follow_plan_in_use();
   write(request_kind::produce, q);
+} catch (...) {
+  stop_writing();
+  throw;
 }
 
 inline void engine::end_unplayed(tensor_record& r, std::uint64_t generation, stream_id on, bool writing,

@@ -65,6 +65,7 @@ inline void engine::begin_branch(lease_request& q, bool again) noexcept {
 inline void engine::abort_making(const maker& what, bool has_run) noexcept {
   if (closed_) return;
   static_cast<void>(catch_up_quietly());
+  stop_writing();
   if (has_run) trace([](step_recorder& t) { t.spoil(); });
   for (tensor_record* m : what.members) {
     const bool is_aside = m->aside != nullptr;
@@ -104,11 +105,14 @@ inline void engine::finish_making(tensor_record& r, const branch& under) {
   if (!under.recomputes()) drop_shared();
 }
 
-inline void engine::finish_making_and_grant(lease_request& q) {
+inline void engine::finish_making_and_grant(lease_request& q) try {
   if (play(request_kind::made, q)) return;
   finish_making(*q.tensor, *q.line);
   grant(q);
   write(request_kind::made, q);
+} catch (...) {
+  stop_writing();
+  throw;
 }
 
 inline void engine::make_inline(lease_request& q) {

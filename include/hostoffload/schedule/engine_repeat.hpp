@@ -62,6 +62,8 @@ inline void engine::end_writing() {
   tape_.end_step(now_, points);
 }
 
+/// The step is not to be repeated: it is over too soon, or the trainer may go on after a request that failed. What that
+/// one led to is in the list, and the next one's calls would be played with it.
 inline void engine::stop_writing() noexcept {
   if (!tape_.writing()) return;
   tape_.spoil();

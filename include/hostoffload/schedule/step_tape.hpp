@@ -4,7 +4,8 @@
 // next, and its calls are enqueued. No decision, search or clock is left.
 //
 // A tape is written in every step that is not played. It is good when two steps in a row ask the same, and the states
-// in which they begin print the same numbers.
+// in which they begin print the same numbers. One of a step that went on after a request had failed is not: its calls
+// are others than the same requests lead to when none fails.
 
 #include <hostoffload/coroutine/loop.hpp>
 #include <hostoffload/cuda/stream_order.hpp>
