@@ -20,6 +20,14 @@ ho::choice placement(std::size_t n) {
   return all.at(n % all.size());
 }
 
+/// Some have links on which it may be faster to make tensors again than to copy them.
+vg::machine machine(std::size_t n) {
+  vg::machine m = vg::gb200();
+  constexpr std::array slower{1.0, 1e3, 30.0, 1e4};
+  for (vg::sourced* const rate : {&m.link.to_device, &m.link.to_host, &m.link.both}) rate->value /= slower.at(n);
+  return m;
+}
+
 }  // namespace
 
 void fail(const std::string& what) { throw violation(what); }
@@ -91,9 +99,11 @@ void driver::note(const std::string& what, std::size_t i, cudaStream_t on) {
 // --- Set up
 
 void driver::build() {
-  const std::size_t count = 1 + in_.below(most_tensors);
   const std::size_t unit = 256 * (1 + in_.below(40));  // around a tensor's size
-  window_ = in_.one_in(8) ? ho::unlimited : unit * (1 + in_.below(12));
+  mostly_either_ = in_.one_in(3);
+  if (mostly_either_) most_bytes_ = unit;
+  const std::size_t count = 1 + (mostly_either_ ? most_tensors - 1 - in_.below(3) : in_.below(most_tensors));
+  window_ = in_.one_in(8) ? ho::unlimited : unit * (mostly_either_ ? 3 + in_.below(5) : 1 + in_.below(12));
   if (in_.one_in(6)) host_capacity_ = unit * (1 + in_.below(6));
   const bool overlap = !in_.one_in(6);
   scheduler_ends_first_ = in_.one_in(3);
@@ -142,11 +152,13 @@ void driver::build_tensor(std::size_t i, std::size_t count, bool in_step) {
   item& x = items_[i];
   x = item{};
   x.partner = i;
-  const std::size_t elements = 1 + in_.below(64) * (1 + in_.below(40));
+  const std::size_t elements =
+      mostly_either_ ? most_bytes_ / sizeof(float) - in_.below(60) : 1 + in_.below(64) * (1 + in_.below(40));
   ho::choice chosen = placement(in_.below(6));
+  if (mostly_either_ && !in_.one_in(4)) chosen = ho::choice::offload_or_remat;
   if (in_step && chosen != ho::choice::remat) chosen = ho::choice::save;
   x.wanted = chosen;
-  const std::size_t how = in_.below(4);
+  const std::size_t how = mostly_either_ ? 1 + in_.below(2) : in_.below(4);
   x.how = how == 0 ? made::by_hand : (how == 1 ? made::by_function : made::by_coroutine);
   const ho::layer_position at{i, count};
   try {
@@ -297,17 +309,19 @@ tally& tally::operator+=(const tally& other) {
   resized += other.resized;
   records += other.records;
   fallen_back += other.fallen_back;
+  chosen += other.chosen;
   return *this;
 }
 
 tally run(std::span<const std::uint8_t> bytes) {
-  vg::reset(vg::gb200());
+  choices first(bytes);
+  vg::reset(machine(first.below(4)));
   vg::record_timeline(false);
   std::string history;
   tally seen;
   const auto fail_with_history = [&](const std::string& what) { fail(what + "\nafter\n" + history); };
   {
-    driver one(bytes);
+    driver one(bytes.subspan(first.position()));
     try {
       one.run();
       seen = one.seen();

@@ -83,6 +83,7 @@ struct tally {
   std::size_t resized = 0;
   std::size_t records = 0;  // read back
   std::size_t fallen_back = 0;
+  std::size_t chosen = 0;  // steps in which a plan's choice has tensors made again
   tally& operator+=(const tally& other);
 };
 
@@ -197,6 +198,8 @@ private:
   std::size_t window_ = 0;
   std::size_t host_capacity_ = ho::unlimited;
   bool plans_ = false;
+  bool mostly_either_ = false;  // most tensors are offload_or_remat, defined, and alike: a few fill the window
+  std::size_t most_bytes_ = 0;  // then of each
   std::optional<ho::step_graph> graph_;
   std::optional<ho::prefetch_scheduler> scheduler_;
   std::vector<item> items_;

@@ -24,4 +24,5 @@ TEST_CASE("what a trainer may do, in sequences drawn at random, keeps the librar
   CHECK(all.resized > 100);
   CHECK(all.records > 100);
   CHECK(all.fallen_back > 50);
+  CHECK(all.chosen > 5);
 }

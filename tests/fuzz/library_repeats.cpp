@@ -22,7 +22,9 @@ driver::ending driver::one_step() {
 
 /// A step, by what comes next in the bytes; or its capture.
 driver::ending driver::play(bool capture) {
-  const auto k = static_cast<kind>(in_.below(5));
+  auto k = static_cast<kind>(in_.below(5));
+  if (mostly_either_ && k == kind::several_coroutines) k = kind::trainer;
+  if (mostly_either_ && k == kind::one_coroutine) k = kind::trainer_coroutine;
   constexpr std::array kinds{"straight-line step", "step of one coroutine", "step of several coroutines",
                              "trainer's step", "trainer's step in a coroutine"};
   note((capture ? "capture of a " : "") + std::string(kinds.at(static_cast<std::size_t>(k))),
@@ -86,10 +88,11 @@ driver::ending driver::end_of(kind k, const Step& step) {
 /// The same step again and again, with departures; each time with other values.
 driver::ending driver::repeat(const std::vector<std::uint8_t>& script) {
   ending last = ending::good;
+  const std::size_t calm = in_.one_in(2) ? 48 : 12;  // so many that nothing is changed in most
   for (std::size_t times = 4 + in_.below(12); times != 0 && last != ending::no_more; --times) {
     std::vector<std::uint8_t> now = script;
     bool capture = false;
-    switch (in_.below(12)) {
+    switch (in_.below(calm)) {
       case 0:
         now.resize(in_.below(now.size() + 1));
         break;
@@ -168,6 +171,7 @@ void driver::check_step(bool succeeded) {
       fail("a planned step takes more of the window than planned");
   }
   const ho::tensor_report& all = r.tensors.at(0);
+  seen_.chosen += all.made_again != 0 ? 1 : 0;
   const auto fallen_back = static_cast<std::size_t>(std::count_if(items_.begin(), items_.end(), [](const item& x) {
     const bool may = x.wanted == ho::choice::offload_or_save || x.wanted == ho::choice::offload_or_remat;
     return may && x.t->placed() != ho::choice::offload;
