@@ -316,6 +316,7 @@ inline engine::gathering::~gathering() {
     m.tensor->readers.join(engine_.out_id_, engine_.order_.next_point(engine_.out_id_));
   engine_.leaving_.clear();
   for (const copy_batch::member& m : engine_.arriving_.members()) {
+    m.tensor->host_read.join(engine_.in_id_, engine_.order_.next_point(engine_.in_id_));
     slot* taken = m.device;
     engine_.free_slot(*m.tensor, taken, engine_.order_.next_points());
   }
