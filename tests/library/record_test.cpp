@@ -356,6 +356,25 @@ TEST_CASE("a step in which a call failed, and that went on all the same, leaves 
   CHECK(without > 10);
 }
 
+TEST_CASE("a step in which something is made for a recomputation alone, and has no life of its own, is not recorded") {
+  const gpu device;
+  ho::prefetch_scheduler scheduler(recording);
+  chain t(scheduler, ho::choice::remat);
+  for (int step = 1; step <= 5; ++step) {
+    ho::step s(scheduler);
+    t.begin();
+    {
+      auto by_hand = t.b.produce(nullptr);
+      fill(nullptr, by_hand.data(), n, 1);
+    }
+    { auto again = t.b.fetch(nullptr); }  // of what never was in this step
+    { auto last = std::move(t.b).fetch(nullptr); }
+    s.end();
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+  CHECK_FALSE(scheduler.record());
+}
+
 TEST_CASE("the link of a record without copies is measured") {
   const auto described = GENERATE(vg::gb200, vg::h200, vg::gh200);
   const vg::machine m = described();

@@ -50,7 +50,9 @@ public:
     open_.push_back(&by);
     entries_.push_back({trace_event::making, again, point, nullptr, &by});
     for (tensor_record* m : by.members) {
-      if (m->aside == nullptr) entries_.push_back({trace_event::writes, m->temporary, point, m, &by});
+      if (m->aside != nullptr) continue;
+      if (m->temporary && !has_lived(*m)) spoil();  // a record has no life that this could be of
+      entries_.push_back({trace_event::writes, m->temporary, point, m, &by});
     }
   }
   void making_ends(const maker& by, std::uint32_t point) {
@@ -76,6 +78,12 @@ public:
   [[nodiscard]] const std::vector<trace_entry>& entries() const noexcept { return entries_; }
 
 private:
+  /// In this step, other than for one recomputation alone.
+  [[nodiscard]] bool has_lived(const tensor_record& r) const noexcept {
+    return std::any_of(entries_.begin(), entries_.end(), [&r](const trace_entry& e) {
+      return e.tensor == &r && !e.flag && (e.what == trace_event::writes || e.what == trace_event::begins);
+    });
+  }
   void expect(const void* inside) noexcept {
     if (inside != (open_.empty() ? nullptr : open_.back())) is_whole_ = false;
   }
