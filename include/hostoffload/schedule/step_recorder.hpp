@@ -157,7 +157,7 @@ private:
     // What the copies of this step do not tell is as before, or else no slower.
     const auto complete = [](link_direction now, const link_direction& before) {
       if (now.rate_while_both == 0)
-        now.rate_while_both = before.rate > 0 ? now.rate * (before.rate_while_both / before.rate) : now.rate;
+        now.rate_while_both = before.rate > 0 ? now.rate * before.rate_while_both / before.rate : now.rate;
       return now;
     };
     recorded_step& known = timed_.whole;
