@@ -5,6 +5,7 @@
 #include "moves.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -14,7 +15,9 @@ namespace planner {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr std::size_t few_mixes = 5000;  // are all estimated
+constexpr std::size_t few_mixes = 5000;              // are all estimated
+constexpr std::size_t most_estimated = 100'000'000;  // tensors, for beginnings
+constexpr std::size_t patience = 24;  // evaluations without a gain, after which another beginning is worth more
 
 /// Looks for the best mix of one problem. Every mix is stepped once at most.
 class explorer {
@@ -28,7 +31,8 @@ public:
         estimator_(p),
         prices_(relax(p)),
         units_(units_of(p)),
-        few_(count_mixes(p, few_mixes) <= few_mixes) {
+        few_(count_mixes(p, few_mixes) <= few_mixes),
+        budget_(static_cast<double>(p.device_budget)) {
     // Steeper than what a byte is worth, and never flat: a step for as many bytes as there are.
     const double a_step = p.forward_s + p.backward_s;
     device_slope_ = std::max(4 * prices_.device_price, a_step / std::max(1.0, static_cast<double>(p.device_budget)));
@@ -42,8 +46,7 @@ public:
 
   /// A handful of evaluations: from several beginnings to where the estimate knows nothing better.
   void begin() {
-    for (const mix& start : {at_prices(p_, prices_), uniform(p_, ho::choice::save), uniform(p_, ho::choice::offload),
-                             uniform(p_, ho::choice::remat)}) {
+    for (const mix& start : beginnings(prices_)) {
       for (int correction = 0; correction < 6 && left_ > 0; ++correction) {
         if (!look_at(polished(start))) break;
       }
@@ -54,20 +57,16 @@ public:
   /// mixes are estimated, those that differ from the best in a pair of tensors take turns with all: of these it is
   /// known best how far the estimates are wrong.
   void improve(std::size_t evaluations) {
-    const std::size_t end = left_ - std::min(left_, evaluations);
-    bool in_pairs = false;
-    for (bool again = true; again;) {
-      again = left_ > end && look_at(polished(best_ ? best_->placed : at_prices(p_, prices_))) && better_;
-      in_pairs = few_ && best_ && !in_pairs;
-      std::size_t looked = 0;
-      for (const auto& [cost, m] : promising(in_pairs)) {
-        if (left_ <= end || done()) return;
-        if (!look_at(m)) continue;
-        again = better_ || (few_ && ++looked == 8);  // what was learned changes the order of the others
-        if (again) break;
-      }
-      again |= in_pairs;
-    }
+    from_ = best_;
+    climb(left_ - std::min(left_, evaluations), 2 * patience);
+  }
+
+  /// The same with all that is left, and from other beginnings too: what fits into less memory than there is, the most
+  /// promising first. So it is found where the best has no better neighbour, but is not the best.
+  void widen() {
+    improve(left_);
+    // What is learned from the first beginnings gives others.
+    for (int round = 0; !few_ && round < 3; ++round) climb_from_less();
   }
 
   /// Fewer ranges at next to no cost: where a range can have the choice of one beside it, it gets it.
@@ -80,6 +79,55 @@ public:
   }
 
 private:
+  [[nodiscard]] std::array<mix, 4> beginnings(const relaxation& prices) const {
+    return {at_prices(p_, prices), uniform(p_, ho::choice::save), uniform(p_, ho::choice::offload),
+            uniform(p_, ho::choice::remat)};
+  }
+
+  void climb_from_less() {
+    std::vector<std::pair<double, mix>> starts;
+    std::set<std::vector<ho::choice>> known = seen_;
+    const std::size_t last_estimate = estimated_ + most_estimated / p_.bytes.size();
+    problem tighter = p_;
+    for (const double share : {1.0,  0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.93, 0.92, 0.91, 0.9,
+                               0.89, 0.88, 0.87, 0.86, 0.84, 0.82, 0.8,  0.77, 0.74, 0.7}) {
+      budget_ = share * static_cast<double>(p_.device_budget);
+      tighter.device_budget = static_cast<std::size_t>(budget_);
+      for (const mix& start : beginnings(relax(tighter))) {
+        if (left_ == 0 || done() || estimated_ > last_estimate) break;
+        const mix m = tidied(p_, polished(start));
+        if (known.insert(m.choices()).second) starts.emplace_back(0, m);
+      }
+    }
+    budget_ = static_cast<double>(p_.device_budget);
+    for (auto& [expected, m] : starts) expected = cost(m);
+    std::stable_sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [expected, m] : starts) {
+      if (left_ == 0 || done()) return;
+      from_.reset();
+      if (look_at(m) && from_) climb(0, patience);
+    }
+  }
+
+  /// From from_, which is moved to what is better, until `end` evaluations are left.
+  void climb(std::size_t end, std::size_t most_without_gain) {
+    std::size_t without_gain = 0;
+    bool in_pairs = false;
+    for (bool again = true; again;) {
+      again = left_ > end && look_at(polished(from_ ? from_->placed : at_prices(p_, prices_))) && better_;
+      in_pairs = few_ && best_ && !in_pairs;
+      std::size_t looked = 0;
+      for (const auto& [cost, m] : promising(in_pairs)) {
+        if (left_ <= end || done() || (!few_ && best_ && without_gain >= most_without_gain)) return;
+        if (!look_at(m)) continue;
+        without_gain = better_ ? 0 : without_gain + 1;
+        again = better_ || (few_ && ++looked == 8);  // what was learned changes the order of the others
+        if (again) break;
+      }
+      again |= in_pairs;
+    }
+  }
+
   bool merge_one(std::size_t name, double most_s) {
     const std::vector<layer_choice> ranges = best_->placed.ranges(name);
     for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -101,19 +149,20 @@ private:
   /// Nothing can be better.
   [[nodiscard]] bool done() const { return best_ && best_->seen.step_s <= prices_.step_s * (1 + 1e-9); }
 
-  /// Others are expected to differ from the best as the estimates do.
+  /// Others are expected to differ from from_ as the estimates do.
   [[nodiscard]] double cost(const mix& m) const {
+    ++estimated_;
     estimate e = estimator_.of(m);
     e.step_s += step_offset_;
     e.device_bytes += device_offset_;
     return cost(e);
   }
   [[nodiscard]] double cost(const estimate& e) const {
-    return e.step_s + slope_ * device_slope_ * std::max(0.0, e.device_bytes - static_cast<double>(p_.device_budget)) +
+    return e.step_s + slope_ * device_slope_ * std::max(0.0, e.device_bytes - budget_) +
            slope_ * host_slope_ * std::max(0.0, e.host_bytes - static_cast<double>(p_.host_budget));
   }
 
-  /// Steps it, unless it has been. better_: it is the best now.
+  /// Steps it, unless it has been. better_: it is from_ now.
   bool look_at(const mix& any) {
     const mix m = tidied(p_, any);
     if (left_ == 0 || !seen_.insert(m.choices()).second) return false;
@@ -121,13 +170,14 @@ private:
     candidate c{number_, m, step_(number_, m)};
     estimator_.learn(m, c.seen);
     if (c.seen.step_s > 0) known_.push_back(c);
-    better_ = c.seen.fits && (!best_ || c.seen.step_s < best_->seen.step_s);
+    better_ = c.seen.fits && (!from_ || c.seen.step_s < from_->seen.step_s);
     if (!c.seen.fits) slope_ = std::min(2 * slope_, 64.0);
-    if (better_) best_ = c;
-    if (best_) {
-      const estimate there = estimator_.of(best_->placed);
-      step_offset_ = best_->seen.step_s - there.step_s;
-      device_offset_ = static_cast<double>(best_->seen.device_peak) - there.device_bytes;
+    if (better_) from_ = c;
+    if (better_ && (!best_ || c.seen.step_s < best_->seen.step_s)) best_ = c;
+    if (from_) {
+      const estimate there = estimator_.of(from_->placed);
+      step_offset_ = from_->seen.step_s - there.step_s;
+      device_offset_ = static_cast<double>(from_->seen.device_peak) - there.device_bytes;
     }
     result_.tried.push_back(std::move(c));
     return true;
@@ -181,7 +231,7 @@ private:
   }
 
   /// Mixes not stepped yet, by expected cost: all where there are few, or those within a pair of tensors of the best;
-  /// else the neighbours of the best.
+  /// else the neighbours of from_.
   [[nodiscard]] std::vector<std::pair<double, mix>> promising(bool in_pairs) const {
     std::vector<std::pair<double, mix>> some;
     const auto add = [&](const mix& m) {
@@ -192,13 +242,26 @@ private:
     if (few_) {
       for_all_mixes(p_, add);
     } else {
-      for_neighbours(p_, units_, best_ ? best_->placed : at_prices(p_, prices_), [&](const mix& m) {
+      for_neighbours(p_, units_, from_ ? from_->placed : at_prices(p_, prices_), [&](const mix& m) {
         add(m);
         return false;
       });
     }
     std::stable_sort(some.begin(), some.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    return some;
+    return few_ || !from_ ? some : alternating(some);
+  }
+
+  /// Every other one is of those that would be faster than from_: whether they fit is seldom foreseen to the byte.
+  [[nodiscard]] std::vector<std::pair<double, mix>> alternating(const std::vector<std::pair<double, mix>>& some) const {
+    std::vector<std::pair<double, mix>> faster, others, all;
+    for (const auto& s : some) {
+      (estimator_.of(s.second).step_s + step_offset_ < from_->seen.step_s ? faster : others).push_back(s);
+    }
+    for (std::size_t i = 0; i < std::max(faster.size(), others.size()); ++i) {
+      if (i < faster.size()) all.push_back(faster[i]);
+      if (i < others.size()) all.push_back(others[i]);
+    }
+    return all;
   }
 
   const problem& p_;
@@ -215,7 +278,9 @@ private:
   double step_offset_ = 0, device_offset_ = 0;
   std::vector<candidate> known_;
   std::set<std::vector<ho::choice>> seen_;
-  std::optional<candidate> best_;
+  std::optional<candidate> best_, from_;  // from_: whose neighbours are looked at
+  double budget_ = 0;                     // bytes of the device that estimates keep to
+  mutable std::size_t estimated_ = 0;
   bool better_ = false;
 };
 
@@ -314,7 +379,7 @@ answer search(const std::vector<problem>& problems, const evaluator& step, const
     best = std::max(best, e->rate());
   }
   for (const auto& e : explorers) {
-    if (e->rate() == best) e->improve(left);
+    if (e->rate() == best) e->widen();
   }
   for (const auto& e : explorers) best = std::max(best, e->rate());
   left += to_simplify;
