@@ -97,8 +97,8 @@ public:
   void fix() noexcept { fixed_ = count_; }
 
   void lease_begins(stream_id s) noexcept { ++streams_[s].leases; }
-  /// On a stream of the trainer's the point is recorded at once: he may destroy it next. Where that fails the lease goes
-  /// on.
+  /// On a stream of the trainer's the point is recorded at once: he may destroy it next. Where that fails the lease
+  /// goes on.
   std::uint64_t lease_ends(stream_id s) {
     const std::uint64_t point = s < fixed_ ? next_point(s) : record(s);
     --streams_[s].leases;

@@ -307,8 +307,8 @@ inline void engine::has_arrived(tensor_record& r, slot& target, std::uint64_t po
   keep(r);
 }
 
-/// What has been gathered and has not left or arrived: values stay where they are, targets go back. Copies may have been
-/// enqueued all the same, without a point behind them: whoever gets the memory goes behind one to come.
+/// What has been gathered and has not left or arrived: values stay where they are, targets go back. Copies may have
+/// been enqueued all the same, without a point behind them: whoever gets the memory goes behind one to come.
 inline engine::gathering::~gathering() {
   if (engine_.leaving_.empty() && engine_.arriving_.empty()) return;
   if (engine_.planner_) engine_.planner_->recorder.spoil();
