@@ -144,7 +144,7 @@ TEST_CASE("a size is left to the life it was given for, though a recomputation m
   const gpu device;
   ho::prefetch_scheduler scheduler({.observer = watched});
   const ho::choice placed = GENERATE(ho::choice::save, ho::choice::offload, ho::choice::remat);
-  const std::size_t shrunk = GENERATE(most, std::size_t{50});  // by the define function
+  const std::size_t shrunk = GENERATE(as<std::size_t>{}, most, 50U);  // by the define function
   tensor<name::x> x(scheduler, most, {}, placed);
   tensor<name::y> y(scheduler, most, {}, ho::choice::remat);
   std::vector<std::size_t> spans;
