@@ -492,8 +492,8 @@ TEST_CASE("tensors that have come to be used otherwise since the step that was t
       t->fetch(compute.get()).end();
       if (once_more) t->fetch(compute.get()).end();
     }
-    for (auto t = all.rbegin(); t != all.rend(); ++t) {
-      auto in = std::move(**t).fetch(compute.get());
+    for (std::size_t i = all.size(); i-- > 0;) {
+      auto in = std::move(*all[i]).fetch(compute.get());
       looks.push_back(std::make_unique<seen>(compute.get(), in.data(), 100));
     }
     s.end();
