@@ -203,6 +203,8 @@ MUTATIONS = [
      "a tensor destroyed while a step is captured: who gets its memory waits for nothing outside of the capture"),
     (34, STEP, "    if (has_launched_) check(cudaStreamSynchronize(compute()), \"cudaStreamSynchronize\");\n", "", CAPTURE,
      "pinned memory that has to make room is given back behind the launches that copy to it"),
+    (34, "cuda/stream_order.hpp", "    l.record_failed = true;\n", "", MEMORY,
+     "an event that cannot be created: a graph launched next is behind the copy that it was for"),
     (35, "coroutine/task.hpp", "p.runner->put_first(*p.continuation);", "p.continuation->self.resume();", LANGUAGE,
      STACK),
     (35, "coroutine/task.hpp", "frame_.promise().runner->put_first(frame_.promise());", "frame_.resume();", LANGUAGE,

@@ -272,6 +272,40 @@ TEST_CASE("an event that cannot be recorded: what was to be behind it is behind 
   }
 }
 
+TEST_CASE("an event that cannot be created: a graph launched next is behind the copy that it was for", "[virtual]") {
+  for (std::uint64_t nth = 1;; ++nth) {
+    INFO("event " << nth);
+    gpu device;
+    const ho::stream compute;
+    ho::prefetch_scheduler scheduler(
+        {.compute = compute.get(), .window = 2 * slot, .sample_every = 0, .observer = watched});
+    const std::array all{offloaded(scheduler), offloaded(scheduler), offloaded(scheduler)};
+    const auto lines = [&] {
+      for (const auto& t : all) {
+        auto out = t->produce(compute.get());
+        fill(compute.get(), out.data(), n, 1);
+      }
+      for (std::size_t i = 3; i-- > 0;) auto in = std::move(*all.at(i)).fetch(compute.get());
+    };
+    vg::fail_call(nth, cudaErrorMemoryAllocation, "cudaEventCreateWithFlags");
+    try {
+      ho::step s(scheduler);
+      lines();
+      s.end();
+    } catch (const ho::cuda_error& e) {
+      CHECK(e.call() == "cudaEventCreateWithFlags");
+    }
+    const bool reached = vg::failed_call().has_value();
+    vg::clear_faults();
+    ho::step_graph graph = scheduler.capture(lines);
+    graph.launch();
+    if (!reached) {
+      CHECK(nth > 8);
+      break;
+    }
+  }
+}
+
 namespace {
 
 /// Steps of a trainer that asks once more where a request fails, and goes on.

@@ -2,6 +2,8 @@
 
 #include "gpu.hpp"
 
+#include <hostoffload/virtual_gpu/faults.hpp>
+
 #include <cstdlib>
 
 #include <memory>
@@ -209,6 +211,61 @@ TEST_CASE("the host may be steps ahead of the device: times that are not there y
   CHECK(r.step == 12);
   CHECK(r.sampled);
   CHECK(r.step_s < 1.0);  // the trainer's work between two steps is not in it
+}
+
+TEST_CASE(
+    "a sampled step in which an event could not be recorded, and that went on all the same, has its times or none",
+    "[virtual]") {
+  const bool plans = GENERATE(false, true);
+  CAPTURE(plans);
+  std::size_t without = 0;
+  for (std::uint64_t nth = 1;; ++nth) {
+    INFO("event " << nth << " of the sampled step");
+    const gpu device;
+    ho::prefetch_scheduler scheduler({.window = 2 * slot, .sample_every = 3, .plan = plans, .observer = watched});
+    std::vector<std::unique_ptr<tensor<name::x>>> all;
+    for (std::size_t i = 0; i < 3; ++i)
+      all.push_back(std::make_unique<tensor<name::x>>(scheduler, n, ho::layer_position{i, 3}, ho::choice::offload));
+    const auto persistent = [](const auto& leased) {
+      try {
+        return leased();
+      } catch (const ho::cuda_error&) {
+        return leased();
+      }
+    };
+    const auto run = [&] {
+      ho::step s(scheduler);
+      for (const auto& t : all) {
+        auto out = persistent([&] { return t->produce(nullptr); });
+        fill(nullptr, out.data(), n, 1);
+      }
+      for (std::size_t i = 3; i-- > 0;) auto in = persistent([&] { return std::move(*all[i]).fetch(nullptr); });
+      s.end();
+    };
+    run();
+    run();
+    vg::fail_call(nth, cudaErrorMemoryAllocation, "cudaEventRecord");
+    bool ended = true;
+    try {
+      run();
+    } catch (const ho::cuda_error&) {  // the step's own beginning or end
+      ended = false;
+    }
+    const bool reached = vg::failed_call().has_value();
+    vg::clear_faults();
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    const ho::step_report r = scheduler.report();
+    CHECK(r.step == (ended ? 3 : 2));
+    if (!r.sampled) ++without;
+    if (r.sampled) CHECK((r.exposed_s > 0 && r.exposed_s < r.step_s));
+    for (int step = 4; step <= 6; ++step) run();
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(scheduler.report().sampled);
+    if (reached) continue;
+    CHECK(r.sampled);
+    break;
+  }
+  CHECK(without > 5);
 }
 
 namespace {

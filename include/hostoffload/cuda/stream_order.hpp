@@ -139,10 +139,10 @@ public:
   std::uint64_t record(stream_id s, const purpose& what = {}) {
     line& l = streams_[s];
     const std::uint64_t number = l.recorded + 1;
+    l.record_failed = true;
     if (l.ring.empty() || l.recorded_at(number) > l.step_began) grow(l);
     mark& m = l.ring[number & (l.ring.size() - 1)];
     if (m.number != 0) l.oldest = m.number + 1;
-    l.record_failed = true;
     calls_.record(l.event_of(number), l.handle, s, number, purpose{what.tensor, what.layer, l.name});
     l.record_failed = false;
     m.number = number;

@@ -178,6 +178,7 @@ inline void engine::timed_span::end() noexcept {
     if (engine_->history_->samples()) engine_->history_->wait_ends(engine_->compute());
     if (engine_->planner_) engine_->planner_->recorder.wait_ends();
   } catch (...) {
+    if (engine_->planner_) engine_->planner_->recorder.spoil();
     if (!engine_->kept_error_) engine_->kept_error_ = std::current_exception();
   }
 }

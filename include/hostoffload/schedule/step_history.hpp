@@ -32,6 +32,7 @@ public:
     entry& e = at(step);
     for (auto& wait : e.waits) spare_.push_back(std::move(wait));
     e.waits.clear();
+    e.waits_over = 0;
     e.sampled = sampled;
     e.completed_call = false;
     current_ = &e;
@@ -46,7 +47,10 @@ public:
     spare_.pop_back();
     event_ref(current_->waits.back().first).record(compute);
   }
-  void wait_ends(cudaStream_t compute) { event_ref(current_->waits.back().second).record(compute); }
+  void wait_ends(cudaStream_t compute) {
+    event_ref(current_->waits.back().second).record(compute);
+    ++current_->waits_over;
+  }
 
   void end(const step_report& done, cudaStream_t compute) {
     current_->report = done;
@@ -81,6 +85,7 @@ private:
     std::optional<event> began{};
     std::optional<event> ended{};
     std::vector<std::pair<event, event>> waits{};
+    std::size_t waits_over = 0;  // less than there are waits: an event could not be recorded, and the step went on
     bool sampled = false;
     bool completed_call = false;  // all of the step is enqueued
   };
@@ -88,7 +93,7 @@ private:
   entry& at(std::uint64_t step) noexcept { return entries_[step % entries_.size()]; }
 
   static void read(entry& e) {
-    if (!e.sampled || !e.completed_call || e.report.sampled) return;
+    if (!e.sampled || !e.completed_call || e.report.sampled || e.waits_over != e.waits.size()) return;
     const std::optional<double> whole = seconds(*e.began, *e.ended);
     if (!whole) return;
     double exposed = 0;
