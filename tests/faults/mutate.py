@@ -153,6 +153,8 @@ MUTATIONS = [
     (25, COPIES, "    free_slot(r, taken, order_.next_points());\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),
     (25, COPIES, "    engine_.free_slot(*m.tensor, taken, engine_.order_.next_points());\n", "    static_cast<void>(taken);\n",
      SMALL, "a batch that fails leaves the values where they are, and no slot is lost"),
+    (25, COPIES, "    m.tensor->host_read.join(engine_.in_id_, engine_.order_.next_point(engine_.in_id_));\n", "", MEMORY,
+     "a copy in whose event cannot be recorded has read the host memory: the next copy out waits for it"),
     (25, LEASE, "    free_slot(r, taken, taken->behind);\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),
     (25, MAKING, "    free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);\n", "    taken = nullptr;\n",
      MEMORY, LOSES_NO_SLOT),

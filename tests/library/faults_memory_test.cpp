@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -304,6 +305,34 @@ TEST_CASE("an event that cannot be created: a graph launched next is behind the 
       break;
     }
   }
+}
+
+TEST_CASE("a copy in whose event cannot be recorded has read the host memory: the next copy out waits for it",
+          "[virtual]") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 4 * slot, .sample_every = 0, .observer = watched});
+  const auto a = offloaded(scheduler);
+  const auto whole = offloaded(scheduler, 4 * n);
+  const auto other = offloaded(scheduler);
+  ho::step first(scheduler);
+  produce(*a, 1);
+  try {
+    auto out = whole->produce(nullptr);  // a is on the host alone
+    throw std::runtime_error("trainer");
+  } catch (const std::runtime_error&) {
+  }
+  produce(*other, 1);  // where a was: it comes back to another place, which nobody uses afterwards
+  vg::fail_call(1, cudaErrorMemoryAllocation, "cudaEventRecord");
+  CHECK_THROWS_WITH(a->fetch(nullptr), has_text("cudaEventRecord for tensor x[0] on stream copy in"));
+  first.end();
+  ho::step second(scheduler);
+  produce(*a, 2);
+  second.end();
+  const auto in = copies(to_device);
+  const auto out = copies(to_host);
+  REQUIRE((in.size() == 1 && out.size() == 3));
+  CHECK(in.front().to != out.back().from);
+  CHECK(in.front().from == out.back().to);
 }
 
 namespace {
