@@ -30,8 +30,9 @@ public:
   using error::error;
 };
 
-/// needed() bytes are the least window with which this point of the step can be passed; later points may need more
-/// (step_report::least_window_bytes of a completed step is the least for all of it).
+/// needed() bytes are the least window with which this point of the step can be passed, or one to try where what is in
+/// use divides the window; later points may need more (step_report::least_window_bytes of a completed step is the least
+/// for all of it).
 class window_error : public error {
 public:
   window_error(const std::string& message, std::size_t needed, std::size_t window)

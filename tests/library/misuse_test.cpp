@@ -164,7 +164,8 @@ TEST_CASE("a lease that is held when the step ends is an error, and void from th
     ho::step s(scheduler);
     held.emplace(t.produce(nullptr));
     fill(nullptr, held->data(), n, 1);
-    CHECK_THROWS_WITH(s.end(), has_text("the step ends while a lease on tensor x[0] is held"));
+    CHECK_THROWS_WITH(s.end(), has_text("the step ends while a lease on tensor x[0] is held: end() it, or leave its "
+                                        "scope, before the step ends"));
   }
   {
     ho::step s(scheduler);

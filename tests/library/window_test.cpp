@@ -109,6 +109,89 @@ result run(std::size_t window, ho::choice placed, bool overlap = true) {
   return r;
 }
 
+/// Levels as in a U-Net: wide from skip, of the level above, and from what the level below puts out.
+struct u_net {
+  struct level {
+    level(ho::prefetch_scheduler& s, std::size_t n, ho::layer_position at)
+        : skip(s, n, at, ho::choice::offload),
+          wide(s, 3 * n, at, ho::choice::offload),
+          narrow(s, n, at, ho::choice::offload),
+          out(s, n, at, ho::choice::offload) {}
+    tensor<name::q> skip;
+    tensor<name::k> wide;
+    tensor<name::v> narrow;
+    tensor<name::up> out;
+  };
+  static constexpr std::size_t last = 3;
+
+  u_net(ho::prefetch_scheduler& scheduler, std::size_t n) {
+    for (std::size_t l = 0; l <= last; ++l)
+      all.push_back(std::make_unique<level>(scheduler, n, ho::layer_position{l, last + 1}));
+    for (std::size_t l = 0; l <= last; ++l) {
+      all[l]->skip.define([this, l](std::span<float> out) -> ho::task<> {
+        if (l == 0) {
+          fill(nullptr, out.data(), out.size(), 1);
+          co_return;
+        }
+        auto above = co_await all[l - 1]->skip;
+        add(nullptr, above.data(), above.data(), out.data(), out.size(), 1);
+      });
+      all[l]->wide.define([this, l](std::span<float> out) -> ho::task<> {
+        auto skip = co_await all[l]->skip;
+        const auto make = [&](const ho::lease<const float>& below) {
+          for (std::size_t part = 0; part < 3; ++part)
+            add(nullptr, skip.data(), below.data(), out.data() + part * skip.size(), skip.size());
+        };
+        if (l + 1 == last) {
+          auto below = co_await all[last]->skip;
+          make(below);
+        } else {
+          auto below = co_await all[l + 1]->out;
+          make(below);
+        }
+      });
+      all[l]->narrow.define([this, l](std::span<float> out) -> ho::task<> {
+        auto wide = co_await all[l]->wide;
+        add(nullptr, wide.data(), wide.data() + 2 * out.size(), out.data(), out.size());
+      });
+      all[l]->out.define([this, l](std::span<float> out) -> ho::task<> {
+        auto narrow = co_await all[l]->narrow;
+        add(nullptr, narrow.data(), narrow.data(), out.data(), out.size(), 2);
+      });
+    }
+  }
+  ho::task<> forward(std::vector<std::unique_ptr<seen>>& values) {
+    for (auto& l : all) co_await look_at(l->skip, values);
+    for (std::size_t l = last; l-- > 0;) co_await look_at(all[l]->out, values);
+  }
+  ho::task<> backward(std::vector<std::unique_ptr<seen>>& values) {
+    for (std::size_t l = 0; l < last; ++l) {
+      co_await look_last(all[l]->narrow, values);
+      co_await look_last(all[l]->wide, values);
+    }
+    for (std::size_t l = last + 1; l-- > 0;) co_await look_last(all[l]->skip, values);
+  }
+
+  std::vector<std::unique_ptr<level>> all;
+};
+
+/// Three steps of training, then two of evaluation with tensors of its own.
+result train_and_evaluate(std::size_t window, std::size_t n, std::size_t larger) {
+  ho::prefetch_scheduler scheduler({.window = window, .observer = watched});
+  u_net model(scheduler, n), evaluated(scheduler, larger);
+  std::vector<std::unique_ptr<seen>> all;
+  const auto train = [&]() -> ho::task<> {
+    co_await model.forward(all);
+    co_await model.backward(all);
+  };
+  for (int step = 0; step < 3; ++step) scheduler.run(train);
+  for (int step = 0; step < 2; ++step) scheduler.run([&] { return evaluated.forward(all); });
+  result r;
+  for (auto& s : all) r.values.push_back(s->values());
+  r.report = scheduler.report();
+  return r;
+}
+
 }  // namespace
 
 TEST_CASE("every window from the least to unlimited gives the values of save") {
@@ -130,6 +213,24 @@ TEST_CASE("every window from the least to unlimited gives the values of save") {
   CHECK(run(ho::unlimited, ho::choice::remat).values == reference);
 }
 
+TEST_CASE("tensors that are larger than those of all steps before: their first step too passes in its least window") {
+  gpu device;
+  for (const std::size_t larger : {4U, 5U, 6U, 7U, 9U}) {
+    for (const std::size_t smaller : {2U, 3U, 4U}) {
+      INFO("tensors of " << larger << " units after some of " << smaller);
+      const result wide = train_and_evaluate(ho::unlimited, smaller * layer::unit, larger * layer::unit);
+      const std::size_t least = wide.report.least_window_bytes;
+      CHECK(least == 7 * larger * layer::unit * sizeof(float));  // out, narrow, wide, skip and what is below
+      for (std::size_t window = least; window <= least + 16 * 256; window += 256) {
+        INFO("window " << window);
+        const result r = train_and_evaluate(window, smaller * layer::unit, larger * layer::unit);
+        CHECK(r.values == wide.values);
+        CHECK(r.report.window_peak_bytes <= window);
+      }
+    }
+  }
+}
+
 TEST_CASE("below the least window the error states the tensor, who holds the window and what would do") {
   gpu device;
   try {
@@ -142,6 +243,49 @@ TEST_CASE("below the least window the error states the tensor, who holds the win
         e.what(),
         has_text(
             "tensor up[0] needs 3584 bytes while these are in use: gate[0] 3584, act[0] 3584; a window of at least"));
+  }
+}
+
+TEST_CASE("what is in use divides the window: the error says which window to try, and that one passes") {
+  gpu device;
+  const auto step_in = [](std::size_t window) {
+    ho::prefetch_scheduler scheduler({.window = window, .observer = watched});
+    tensor<name::q> first(scheduler, layer::unit, {}, ho::choice::offload);
+    tensor<name::k> second(scheduler, layer::unit, {}, ho::choice::offload);
+    tensor<name::v> large(scheduler, 3 * layer::unit, {}, ho::choice::offload);
+    ho::step s(scheduler);
+    auto a = first.produce(nullptr);
+    fill(nullptr, a.data(), a.size(), 1);
+    auto b = second.produce(nullptr);
+    fill(nullptr, b.data(), b.size(), 2);
+    a.end();
+    auto c = large.produce(nullptr);
+    fill(nullptr, c.data(), c.size(), 3);
+    c.end();
+    b.end();
+    s.end();
+  };
+  try {
+    step_in(1_KiB);
+    FAIL("no error");
+  } catch (const ho::window_error& e) {
+    CHECK(e.needed() == 1280);
+    CHECK_THAT(e.what(), has_text("in use: k[0] 256; these bytes divide the window, the largest piece left has 512 "
+                                  "bytes: try a window of 1280 bytes, or end leases in the reverse order"));
+  }
+  CHECK_NOTHROW(step_in(1280));
+}
+
+TEST_CASE("a window larger than the device's memory is out_of_memory and says what to change") {
+  gpu device;
+  constexpr std::size_t bytes = std::size_t{1} << 50U;
+  try {
+    ho::prefetch_scheduler scheduler({.window = bytes});
+    FAIL("no error");
+  } catch (const ho::out_of_memory& e) {
+    CHECK(e.requested() == bytes);
+    CHECK_THAT(e.what(), has_text("1125899906842624 bytes were requested for the window: give scheduler_options a "
+                                  "smaller one"));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -66,6 +67,18 @@ private:
 
 using device_allocation = detail::allocation<detail::device_memory>;
 using pinned_allocation = detail::allocation<detail::pinned_memory>;
+
+namespace detail {
+
+/// Throws out_of_memory that names the window.
+[[nodiscard]] inline device_allocation allocate_window(std::size_t bytes) try {
+  return device_allocation(bytes);
+} catch (const out_of_memory& e) {
+  throw out_of_memory(std::string(e.what()) + " for the window: give scheduler_options a smaller one", e.code(),
+                      e.call(), e.requested());
+}
+
+}  // namespace detail
 
 static_assert(std::is_nothrow_move_constructible_v<device_allocation> &&
               !std::is_copy_constructible_v<device_allocation>);

@@ -266,7 +266,7 @@ private:
   void link_stowed(tensor_record& r) noexcept;
   void unlink_stowed(tensor_record& r) noexcept;
   [[nodiscard]] bool alone(const branch* line) const noexcept;
-  [[nodiscard]] window_slab::room_to_leave room_to_leave(std::size_t bytes, const branch* line, bool oldest) noexcept;
+  [[nodiscard]] window_slab::room_to_leave room_to_leave(const tensor_record& r, const branch* line, bool oldest);
   [[nodiscard]] std::size_t bounded_window() const noexcept {
     return options_.window == unlimited ? 0 : options_.window;
   }

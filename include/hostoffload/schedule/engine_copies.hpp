@@ -15,10 +15,14 @@ inline bool engine::alone(const branch* line) const noexcept {
 
 /// What a new slot has to leave free in one piece. Of several branches only the oldest may draw on the reserve, so that
 /// it can always end and give back what it holds; while it is not known how much that takes, they run one after the
-/// other.
-inline window_slab::room_to_leave engine::room_to_leave(std::size_t bytes, const branch* line, bool oldest) noexcept {
+/// other. With a tensor in its first life it is not known either: what the steps before have needed is no bound.
+inline window_slab::room_to_leave engine::room_to_leave(const tensor_record& r, const branch* line, bool oldest) {
+  const std::size_t bytes = slot_size(r.life_bytes);
   const std::size_t needed = reserve_known_ ? reserve_ : window_->total_bytes();
-  if (alone(line)) return {needed - std::min(needed, window_in_use_ + bytes), false};
+  if (alone(line)) {
+    const std::size_t expected = r.generation <= 1 ? window_->total_bytes() : needed;
+    return {expected - std::min(expected, window_in_use_ + bytes), false};
+  }
   several_branches_ = true;
   if (oldest) return {needed - std::min(needed, bytes), false};  // the others' leases are not its own
   return {needed, true};
@@ -108,7 +112,7 @@ inline slot* engine::take_slot(tensor_record& r, const branch* line, bool oldest
     leave_plan();
   }
   if (r.in_window() && window_) {
-    const auto leave = ahead ? window_slab::room_to_leave{} : room_to_leave(bytes, line, oldest);
+    const auto leave = ahead ? window_slab::room_to_leave{} : room_to_leave(r, line, oldest);
     taken = take_in_window(r, {bytes, rank_limit, leave}, taker);
     if (taken == nullptr) return nullptr;
   } else {

@@ -28,7 +28,7 @@ inline engine::engine(const scheduler_options& options) : options_(options) {
       window_.emplace(memory_region{rest.begin, options_.window});
       rest = {static_cast<std::byte*>(rest.begin) + options_.window, rest.bytes - options_.window};
     } else if (options_.window != 0) {
-      window_memory_.emplace(options_.window);
+      window_memory_.emplace(allocate_window(options_.window));
       window_.emplace(window_memory_->region());
     } else {
       window_.emplace(memory_region{});
@@ -340,7 +340,8 @@ inline void engine::end_all_lives(std::exception_ptr& first_error) {
     if (r->leases != 0) {
       if (!first_error) {
         first_error =
-            std::make_exception_ptr(usage_error("the step ends while a lease on tensor " + r->title() + " is held"));
+            std::make_exception_ptr(usage_error("the step ends while a lease on tensor " + r->title() +
+                                                " is held: end() it, or leave its scope, before the step ends"));
       }
       order_.drop_leases();
       drop_leases_of(*r);

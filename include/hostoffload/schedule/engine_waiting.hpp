@@ -95,16 +95,18 @@ inline void engine::throw_no_room(const lease_request& q) const {
   } else {
     wanted = slot_size(r.life_bytes);
   }
-  const std::size_t needed = window_in_use_ + wanted;
+  std::size_t needed = window_in_use_ + wanted;
   std::string text = "the window of " + std::to_string(options_.window) + " bytes is too small: tensor " + r.title() +
                      " needs " + std::to_string(wanted) + " bytes while these are in use: " + who_holds_the_window();
   if (needed > options_.window) {
     text += "; a window of at least " + std::to_string(needed) + " bytes passes this point";
   } else {
-    text += "; these bytes divide the window, the largest piece left has " + std::to_string(window_->largest_room()) +
-            " bytes: make the window larger or end leases in the reverse order";
+    const std::size_t left = window_->largest_room();
+    needed = options_.window + std::max(slot_alignment, wanted - std::min(wanted, left));
+    text += "; these bytes divide the window, the largest piece left has " + std::to_string(left) +
+            " bytes: try a window of " + std::to_string(needed) + " bytes, or end leases in the reverse order";
   }
-  throw window_error(text, std::max(needed, options_.window + 1), options_.window);
+  throw window_error(text, needed, options_.window);
 }
 
 inline void engine::wait_for_value(host_value_request& q, promise_base& waiter) {
