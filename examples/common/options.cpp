@@ -168,6 +168,10 @@ std::optional<options> parse(example& of, int argc, const char* const* argv, int
                                   " is less than the 256 values of a text's bytes");
     }
     check(o);
+    if (o.scale_to != 0 && o.scale_to < of.hidden()) {
+      throw std::invalid_argument("--scale-to " + std::to_string(o.scale_to) + " is less than --hidden " +
+                                  std::to_string(of.hidden()) + ": it is the size that --hidden stands for, or 0");
+    }
     return o;
   } catch (const CLI::Success& help) {
     exit_code = app.exit(help);

@@ -22,6 +22,7 @@ namespace {
 std::vector<char> read(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail(path, "is a folder; give a file");
+  if (std::filesystem::is_character_file(path, ignored)) fail(path, "is a device, which may have no end; give a file");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, std::string("cannot be opened: ") + std::strerror(errno));

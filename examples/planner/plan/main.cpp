@@ -8,19 +8,27 @@
 
 #include <hostoffload/schedule/record_file.hpp>
 
+#include <cerrno>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 namespace {
 
 namespace ho = hostoffload;
 
 ho::recorded_step read(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) throw std::runtime_error(path + ": is a folder; give a file");
+  errno = 0;
   std::ifstream in(path);
-  if (!in) throw std::runtime_error(path + ": cannot be opened");
+  if (!in) throw std::runtime_error(path + ": cannot be opened: " + std::strerror(errno));
   return ho::read_record(in, path);
 }
 
