@@ -314,6 +314,48 @@ TEST_CASE("micro batches reuse a tensor whose life has ended, in one step") {
   }
 }
 
+TEST_CASE("a tensor without a last use holds its values to the step's end, whatever micro batch comes next") {
+  gpu device;
+  const ho::choice placed = GENERATE(ho::choice::save, ho::choice::offload);
+  ho::prefetch_scheduler scheduler({.window = 64_KiB, .observer = watched});
+  x_tensor x(scheduler, n, {}, placed);
+  ho::offload_tensor<float, any<name::y>> y(scheduler, n, {}, placed);
+  float input = 0;
+  x.define([&](std::span<float> out) { fill(nullptr, out.data(), out.size(), input); });
+  y.define([&](std::span<float> out) {
+    auto in = x.fetch(nullptr);
+    add(nullptr, in.data(), in.data(), out.data(), out.size());
+  });
+  const auto y_of = [&](float of_batch) {
+    input = of_batch;
+    auto out = std::move(y).fetch(nullptr);
+    return std::make_unique<seen>(nullptr, out.data(), out.size());
+  };
+  {
+    ho::step s(scheduler);
+    const auto one = y_of(1);
+    const auto two = y_of(5);
+    s.end();
+    CHECK(one->values()[0] == 2);
+    CHECK(two->values()[0] == 2);  // of the first batch
+  }
+  {
+    ho::step s(scheduler);
+    const auto one = y_of(1);
+    { auto last = std::move(x).fetch(nullptr); }
+    const auto two = y_of(5);
+    s.end();
+    CHECK(one->values()[0] == 2);
+    CHECK(two->values()[0] == 10);
+  }
+  for (const float batch : {1.0F, 5.0F}) {
+    ho::step s(scheduler);
+    const auto made = y_of(batch);
+    s.end();
+    CHECK(made->values()[0] == 2 * batch);
+  }
+}
+
 TEST_CASE("memory is flat over a thousand steps", "[virtual]") {
   gpu device;
   vg::record_timeline(false);
