@@ -20,6 +20,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 LIFE = "library/life_test.cpp"
+LIFETIME = "library/lifetime_test.cpp"
 WINDOW = "library/window_test.cpp"
 SEVERAL = "library/several_test.cpp"
 MISUSE = "library/misuse_test.cpp"
@@ -84,6 +85,8 @@ MUTATIONS = [
      "a handle that comes to stand for another stream is told from before"),
     (6, STEP, "    r->generation = generation;\n", "", FAULTS,
      "a lease on a tensor that is gone is not taken for one on the tensor in its place"),
+    (6, MAKING, "    if (q.generation == q.tensor->generation) return;\n", "    if (q.data != nullptr) return;\n", LIFETIME,
+     "what a coroutine has waited for is destroyed before it goes on: it is told, and has no lease"),
     (6, LEASE, "if (closed_ || generation != r.generation) return;", "if (closed_) return;", MISUSE,
      "a lease that is held when the step ends is an error, and void from then on"),
     (7, LEASE, "  put_behind(q.stream, r.written, r.as_purpose());\n", "", WINDOW,

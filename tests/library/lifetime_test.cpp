@@ -176,6 +176,47 @@ TEST_CASE(
   check_next_step(scheduler);
 }
 
+TEST_CASE("what a coroutine has waited for is destroyed before it goes on: it is told, and has no lease", "[virtual]") {
+  const bool whole_scheduler = GENERATE(false, true);
+  gpu device;
+  std::optional<ho::prefetch_scheduler> scheduler;
+  scheduler.emplace(ho::scheduler_options{.window = 4 * slot, .observer = watched});
+  ho::host_values<float> value(*scheduler, 1);
+  const auto a = make_tensor(*scheduler, ho::choice::offload, 1);
+  const auto b = make_tensor(*scheduler, ho::choice::offload, 2);
+  auto x = make_tensor(*scheduler, ho::choice::offload, 3);
+  std::unique_ptr<x_tensor> next;
+  bool destroys = false;
+  bool has_lease = false;
+  const auto holds = [&]() -> ho::task<> {
+    auto in_a = co_await *a;
+    auto in_b = co_await *b;
+    const auto read = co_await value.read(in_b.data(), 1, nullptr);  // the other coroutine comes to wait for room
+    CHECK(read[0] == 2);
+    in_a.end();  // there is room for x
+    if (!destroys) co_return;
+    if (whole_scheduler) {
+      scheduler.reset();
+      co_return;
+    }
+    x.reset();
+    next = std::make_unique<x_tensor>(*scheduler, 10 * n, ho::layer_position{}, ho::choice::save);
+  };
+  const auto waits = [&]() -> ho::task<> {
+    auto in = co_await *x;
+    has_lease = true;
+  };
+  const auto train = [&]() -> ho::task<> { co_await ho::when_all(holds(), waits()); };
+  for (int step = 0; step < 3; ++step) scheduler->run(train);  // what one coroutine needs is known from here on
+  CHECK(std::exchange(has_lease, false));
+  destroys = true;
+  CHECK_THROWS_WITH(scheduler->run(train),
+                    has_text(whole_scheduler ? "the scheduler has been destroyed"
+                                             : "tensor x[0] was destroyed while a lease on it was held"));
+  CHECK_FALSE(has_lease);
+  if (!whole_scheduler) check_next_step(*scheduler);
+}
+
 TEST_CASE("a tensor whose writable lease is left by an exception has no values") {
   const ho::choice placed = GENERATE(ho::choice::save, ho::choice::offload);
   gpu device;

@@ -443,6 +443,28 @@ TEST_CASE("a tensor built in the middle of a step has pinned memory from the nex
   next.end();
 }
 
+TEST_CASE("a group built in the middle of a step, of which one tensor needs pinned memory, is made in the next step") {
+  gpu device;
+  ho::prefetch_scheduler scheduler({.window = 4_KiB, .observer = watched});
+  ho::step s(scheduler);
+  x_tensor saved(scheduler, n, {0, 2}, ho::choice::save);
+  x_tensor offloaded(scheduler, n, {1, 2}, ho::choice::offload);
+  ho::define_group(
+      [](std::span<float> first, std::span<float> second) {
+        fill(nullptr, first.data(), n, 1);
+        fill(nullptr, second.data(), n, 2);
+      },
+      saved, offloaded);
+  CHECK_THROWS_WITH(saved.fetch(nullptr), has_text("tensor x[1] was built in the middle of this step"));
+  s.end();
+  ho::step next(scheduler);
+  {
+    auto in = saved.fetch(nullptr);
+    auto also = offloaded.fetch(nullptr);
+  }
+  next.end();
+}
+
 TEST_CASE("a scheduler destroyed with work in flight waits for its copies", "[virtual]") {
   gpu device;
   {

@@ -94,7 +94,7 @@ public:
   void give_up(lease_request& q) noexcept;
   /// The lease, or the error, after a wait.
   void finish(lease_request& q) {
-    if (!q.granted || q.failure) finish_waiting(q);
+    if (!q.granted || q.failure || q.waiter != nullptr) finish_waiting(q);
   }
   /// The lease at once: no coroutine is there to wait for it.
   void lease_now(lease_request& q);

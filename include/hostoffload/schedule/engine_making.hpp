@@ -11,6 +11,7 @@ inline bool engine::begin_making(lease_request& q, bool oldest) {
   tensor_record& r = *q.tensor;
   const bool again = r.state == life::alive || q.line->recomputes();
   for (tensor_record* m : r.made_by->members) {
+    throw_without_host_slot(*m);
     if (m->state == life::making)
       throw usage_error("tensor " + m->title() + " is being made or written while its group is needed");
     if (!again && m->state == life::alive) {
@@ -163,6 +164,12 @@ inline void engine::start_making(lease_request& q, promise_base& waiter) {
 
 inline void engine::finish_waiting(lease_request& q) {
   if (q.failure) std::rethrow_exception(q.failure);
+  if (q.granted) {
+    throw_if_closed();
+    if (q.generation == q.tensor->generation) return;
+    throw_kept_error();
+    throw usage_error("a tensor was destroyed between the grant of a lease on it and the end of the await");
+  }
   try {
     task_access::promise(*q.making_task).take();
     throw_if_gone(q);

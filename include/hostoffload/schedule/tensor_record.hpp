@@ -108,7 +108,7 @@ struct lease_request : granted_lease {
   bool last_use;
   branch* line = nullptr;
 
-  promise_base* waiter = nullptr;  // while queued
+  promise_base* waiter = nullptr;  // once queued
   lease_request* next = nullptr;
   bool queued = false;
 
