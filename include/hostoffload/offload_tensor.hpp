@@ -57,7 +57,7 @@ public:
 
   offload_tensor(const offload_tensor&) = delete;
   offload_tensor& operator=(const offload_tensor&) = delete;
-  offload_tensor(offload_tensor&&) = delete;
+  offload_tensor(offload_tensor&&) = delete;  // no std::vector of tensors: a std::deque, or std::unique_ptr
   offload_tensor& operator=(offload_tensor&&) = delete;
   ~offload_tensor() { engine_->remove(record_); }
 

@@ -74,6 +74,13 @@ public:
     engine->begin_step();
     return finish(engine, std::forward<Begin>(begin), [&engine] { engine->end_step(); });
   }
+  /// A task in place of the function that returns it: does not compile.
+  template <class T>
+  void run(task<T>) {
+    static_assert(!detail::is_task<task<T>>::value,
+                  "hostoffload: run takes the function that returns the step's task, and calls it when the step has "
+                  "begun: run([&] { return train_step(model); })");
+  }
 
   /// Captures one step instead of running it: nothing is enqueued until the graph is launched. `begin` returns a task,
   /// whose value is dropped, or is straight-line code (define functions, produce, fetch). The step must not need the
