@@ -158,6 +158,8 @@ MUTATIONS = [
      SMALL, "a batch that fails leaves the values where they are, and no slot is lost"),
     (25, COPIES, "    m.tensor->host_read.join(engine_.in_id_, engine_.order_.next_point(engine_.in_id_));\n", "", MEMORY,
      "a copy in whose event cannot be recorded has read the host memory: the next copy out waits for it"),
+    (25, COPIES, " || order_.calls().is_passing()", "", MEMORY,
+     "a call that fails where one of several coroutines asks what a step alone did is told as that call"),
     (25, LEASE, "    free_slot(r, taken, taken->behind);\n    throw;", "    throw;", MEMORY, LOSES_NO_SLOT),
     (25, MAKING, "    free_slot(*m, taken, has_run ? order_.next_points() : taken->behind);\n", "    taken = nullptr;\n",
      MEMORY, LOSES_NO_SLOT),

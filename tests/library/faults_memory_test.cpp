@@ -422,6 +422,47 @@ TEST_CASE("a step that went on after a request had failed is not repeated with w
   }
 }
 
+TEST_CASE("a call that fails where one of several coroutines asks what a step alone did is told as that call",
+          "[virtual]") {
+  bool reached = true;
+  for (std::uint64_t nth = 1; reached; ++nth) {
+    INFO("call " << nth);
+    const gpu device;
+    const ho::stream compute;
+    ho::prefetch_scheduler scheduler(
+        {.compute = compute.get(), .window = 6 * slot, .sample_every = 0, .observer = watched});
+    const std::array all{offloaded(scheduler), offloaded(scheduler), offloaded(scheduler), offloaded(scheduler)};
+    for (const auto& t : all) t->define([&](std::span<float> out) { fill(compute.get(), out.data(), out.size(), 1); });
+    std::vector<std::unique_ptr<seen>> read;
+    const auto uses = [&](std::size_t from, std::size_t to) -> ho::task<> {
+      for (std::size_t i = from; i < to; ++i) auto in = co_await *all.at(i);
+      for (std::size_t i = to; i-- > from;) {
+        auto in = co_await std::move(*all.at(i));
+        read.push_back(std::make_unique<seen>(compute.get(), in.data(), n));
+      }
+    };
+    const auto alone = [&] { return uses(0, all.size()); };
+    const auto several = [&]() -> ho::task<> { co_await ho::when_all(uses(0, 2), uses(2, 4)); };
+    for (int step = 0; step < 4; ++step) scheduler.run(several);
+    for (int step = 0; step < 12; ++step) scheduler.run(alone);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    REQUIRE(scheduler.report().repeated);
+    vg::fail_call(nth, cudaErrorMemoryAllocation);
+    const std::size_t before = read.size();
+    try {
+      scheduler.run(several);
+    } catch (const ho::cuda_error& e) {
+      CHECK(e.call() == vg::failed_call()->function);
+      read.resize(before);
+    }
+    reached = vg::failed_call().has_value();
+    vg::clear_faults();
+    scheduler.run(several);
+    scheduler.run(alone);
+    for (const auto& values : read) CHECK(values->is(1));
+  }
+}
+
 TEST_CASE("an event of one device on a stream of another: the error is raised") {
   gpu device(vg::gb200(), 2);
   ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});

@@ -99,6 +99,8 @@ public:
     to_pass_ = failure_ == cudaSuccess ? played : failed_;
     mode_ = to_pass_ != 0 || failure_ != cudaSuccess ? mode::passing : mode::off;
   }
+  /// Whether some of these are still to come.
+  [[nodiscard]] bool is_passing() const noexcept { return mode_ == mode::passing; }
 
 private:
   enum class mode : std::uint8_t { off, writing, passing };

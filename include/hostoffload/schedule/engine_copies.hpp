@@ -19,7 +19,7 @@ inline bool engine::alone(const branch* line) const noexcept {
 inline window_slab::room_to_leave engine::room_to_leave(const tensor_record& r, const branch* line, bool oldest) {
   const std::size_t bytes = slot_size(r.life_bytes);
   const std::size_t needed = reserve_known_ ? reserve_ : window_->total_bytes();
-  if (alone(line)) {
+  if (alone(line) || order_.calls().is_passing()) {  // what is asked once more is decided as when the tape was written
     const std::size_t expected = r.generation <= 1 ? window_->total_bytes() : needed;
     return {expected - std::min(expected, window_in_use_ + bytes), false};
   }
