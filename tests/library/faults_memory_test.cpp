@@ -463,6 +463,44 @@ TEST_CASE("a call that fails where one of several coroutines asks what a step al
   }
 }
 
+TEST_CASE("a copy out that fails when a group was made leaves all of the group with values", "[virtual]") {
+  const std::size_t batch_below = GENERATE(std::size_t{0}, 1_MiB);
+  bool reached = true;
+  for (std::uint64_t nth = 1; reached; ++nth) {
+    INFO("call " << nth << ", batches below " << batch_below);
+    const gpu device;
+    ho::prefetch_scheduler scheduler(
+        {.window = 4 * slot, .batch_copies_below = batch_below, .sample_every = 0, .observer = watched});
+    const auto first = offloaded(scheduler);
+    const auto second = offloaded(scheduler);
+    ho::define_group(
+        [](std::span<float> a, std::span<float> b) {
+          fill(nullptr, a.data(), a.size(), 1);
+          fill(nullptr, b.data(), b.size(), 2);
+        },
+        *first, *second);
+    ho::step s(scheduler);
+    vg::fail_call(nth, cudaErrorMemoryAllocation);
+    try {
+      auto in = first->fetch(nullptr);
+    } catch (const ho::cuda_error&) {
+    }
+    reached = vg::failed_call().has_value();
+    vg::clear_faults();
+    std::vector<std::unique_ptr<seen>> read;
+    try {
+      for (const auto& t : {first.get(), second.get()}) {
+        auto in = t->fetch(nullptr);
+        read.push_back(std::make_unique<seen>(nullptr, in.data(), n));
+      }
+      s.end();
+      CHECK((read.at(0)->is(1) && read.at(1)->is(2)));
+    } catch (const ho::cuda_error&) {  // kept from the end of the lease
+      CHECK(reached);
+    }
+  }
+}
+
 TEST_CASE("an event of one device on a stream of another: the error is raised") {
   gpu device(vg::gb200(), 2);
   ho::prefetch_scheduler scheduler({.window = slot, .observer = watched});

@@ -88,6 +88,7 @@ inline void engine::finish_making(tensor_record& r, const branch& under) {
   trace([&](step_recorder& t) { t.making_ends(*r.made_by); });
   stream_clock made;
   made.join(compute_id, order_.next_point(compute_id));
+  std::exception_ptr failure;  // of a copy: all have their values nevertheless
   for (tensor_record* m : r.made_by->members) {
     if (m->aside != nullptr) {
       use_ends(*m->aside, *m);
@@ -100,7 +101,16 @@ inline void engine::finish_making(tensor_record& r, const branch& under) {
     ++m->generation;
     use_ends(*m->device, *m);
     m->unused = m != &r;
-    if (m->treated_as() == choice::offload && !m->temporary && !follows_plan()) copy_out(*m);
+    if (m->treated_as() != choice::offload || m->temporary || follows_plan()) continue;
+    try {
+      copy_out(*m);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) {
+    const gathering not_enqueued(*this);
+    std::rethrow_exception(failure);
   }
   enqueue_copies_out();
   if (!under.recomputes()) drop_shared();
