@@ -45,7 +45,9 @@ ho::recorded_step recorded(const workload& w) {
     }
   }
   point();
-  const double latency = machine_for(w).link.queued_latency.value;
+  const vgpu::machine m = machine_for(w);
+  const double latency = m.link.queued_latency.value;
+  r.wait_latency_s = m.wait_latency.value;
   r.out = {w.link.out, while_both(w.link.out, w.link.in, w.link.both), latency};
   r.in = {w.link.in, while_both(w.link.in, w.link.out, w.link.both), latency};
   return r;

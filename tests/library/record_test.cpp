@@ -375,6 +375,28 @@ TEST_CASE("a step in which something is made for a recomputation alone, and has 
   CHECK_FALSE(scheduler.record());
 }
 
+TEST_CASE("a record says how long the compute stream takes to start behind a copy that it waited for") {
+  vg::machine m = vg::gb200();
+  m.wait_latency.value = GENERATE(3e-6, 5e-6, 0.0);
+  gpu device(m);
+  constexpr std::size_t much = std::size_t{1} << 20U;  // floats: about 20 us a copy
+  ho::prefetch_scheduler scheduler({.window = much * sizeof(float), .sample_every = 1, .plan = true});
+  tensor<name::a> a(scheduler, much, {0, 1}, ho::choice::offload);
+  tensor<name::b> b(scheduler, much, {0, 1}, ho::choice::offload);
+  const ho::recorded_step r = recorded(scheduler, [&]() -> ho::task<> {
+    const auto produce = [](auto& t) {
+      auto made = t.produce(nullptr);
+      fill(nullptr, made.data(), much, 1);
+    };
+    produce(a);
+    produce(b);
+    { auto used = std::move(b).fetch(nullptr); }
+    { auto used = std::move(a).fetch(nullptr); }
+    co_return;
+  });
+  CHECK(r.wait_latency_s == Approx(m.wait_latency.value).margin(2e-8));
+}
+
 TEST_CASE("the link of a record without copies is measured") {
   const auto described = GENERATE(vg::gb200, vg::h200, vg::gh200);
   const vg::machine m = described();

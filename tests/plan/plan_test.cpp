@@ -131,6 +131,7 @@ TEST_CASE("records that contradict themselves are refused, with the life and wha
   refused([](auto& s) { s.segment_s[0] = 1e300; }, "segment 0 has no time");
   refused([](auto& s) { s.out.rate = 0; }, "link out needs rates of at least 1 byte per second");
   refused([](auto& s) { s.in.latency_s = -1; }, "link in needs rates of at least 1 byte per second");
+  refused([](auto& s) { s.wait_latency_s = -1; }, "a wait needs a latency of at least 0");
   refused([](auto& s) { s.lives[1].bytes = ~std::size_t{0}; }, "life 1 (b[0]) has more than 1152921504606846976 bytes");
   refused([](auto& s) { s.lives[0].bytes = s.lives[1].bytes = std::size_t{1} << 60U; },
           "the lives have more than 1152921504606846976 bytes together");
@@ -154,6 +155,77 @@ TEST_CASE("tensors that are saved or rematerialised are not planned for") {
   CHECK(!plan.lives[0].planned);
   CHECK(plan.lives[1].planned);
   CHECK(plan.window_bytes == second);
+}
+
+TEST_CASE("what the compute stream waited for comes before what it does by the latency of a wait") {
+  // When A has left, B takes its place; T leaves behind A, in a tenth of a second.
+  ho::recorded_step recorded{.segment_s = std::vector<double>(6, 1.0),
+                             .lives = {life("a", second, {{0, 1}, {5, 6}}), life("t", second / 10, {{0, 1}, {5, 6}}),
+                                       life("b", 2 * second, {{1, 2}, {3, 4}})},
+                             .out = unit_link(),
+                             .in = unit_link()};
+  ho::step_plan plan;
+  plan.lives = {
+      {.planned = true, .copied = true, .out_at = 2, .in_at = 9},
+      {.planned = true, .copied = true, .out_at = 2, .in_at = 9, .offset = 2 * second, .offset_back = 2 * second},
+      {.planned = true}};
+  plan.out_order = plan.in_order = {0, 1};
+  plan.slot_order = {0, 1, 2, 0, 1};
+  const auto seen = [&] {
+    const ho::detail::prepared_step step(recorded);
+    ho::detail::plan_follower follower(step, plan);
+    const double step_s = ho::detail::run_timeline(step, follower);
+    return std::pair{step_s, follower.alive_bytes()};
+  };
+  CHECK(seen().first == Approx(6 + 1 + 0.1));  // B for A, and at the end A's use for T, which comes in behind A
+  CHECK(seen().second == 2 * second + second / 10);
+  recorded.wait_latency_s = 0.2;
+  CHECK(seen().first == Approx(6 + 1.2 + 0.3));
+  CHECK(seen().second == 2 * second);
+}
+
+TEST_CASE("a place that is reserved is taken only when nothing else is wished for or free") {
+  ho::detail::slab_places slab(1024, 1024, ho::detail::place_by::offset);
+  const std::vector<ho::detail::slab_places::occupied> reserved{{0, 256, 0}, {128, 512, 0}};
+  CHECK(slab.take(256, 1, 256, reserved) == 512U);
+  CHECK(slab.take(256, 1, 768, reserved) == 768U);
+  CHECK(!slab.take(256, 1, 0, reserved));
+  CHECK(slab.take(256, 1, 256) == 256U);
+  slab.give_back(512);
+  CHECK(slab.take(256, 1, ho::detail::slab_places::nowhere, reserved) == 512U);
+  CHECK(slab.peak() == 768);
+}
+
+TEST_CASE("stays that nothing can shorten have places, and know whom they meet") {
+  const ho::recorded_step recorded = two_tensors();
+  const ho::detail::prepared_step step(recorded);
+  const ho::detail::least_stays least(step);  // A from 0 to 1 and 5 to 6, B from 1 to 4: a gap between points 2 and 3
+  CHECK(least.bytes() == second);
+  REQUIRE(least.size() == 4);
+  for (std::size_t i = 0; i < least.size(); ++i) CHECK(least.others(i).empty());
+  CHECK(least[least.of(0) + 1].begin == 5);
+  CHECK(least[least.of(1)].end == 2);
+}
+
+TEST_CASE("where tensors that must be there together just fit, the step is hardly longer than with slots anywhere") {
+  for (const std::uint64_t seed : {24U, 83U, 187U}) {
+    INFO("seed " << seed);
+    const ho::recorded_step recorded = drawn_step(seed, 10, 5, 3);
+    const ho::detail::prepared_step step(recorded);
+    const ho::detail::copy_wishes wishes(step);
+    auto wished = wishes.first({}, ho::detail::out_first::used_last);
+    wishes.walk_back(wished, std::vector<bool>(wished.size(), true));
+    const std::size_t window = ho::detail::least_stays(step).bytes();
+    ho::detail::copy_chooser anywhere(step, wished, wishes.in_order(),
+                                      ho::detail::slab_places(2 * window, window, ho::detail::place_by::neighbour),
+                                      false, ho::detail::place_reservations(nullptr));
+    const double anywhere_s = ho::detail::run_timeline(step, anywhere);
+    const auto plan = ho::plan_step(recorded, window);
+    REQUIRE(plan);
+    check_sound(recorded, *plan);
+    CHECK(plan->window_bytes <= window);
+    CHECK(plan->step_s <= 1.001 * anywhere_s);
+  }
 }
 
 TEST_CASE("drawn steps: the least window reaches the bound, and slots never collide") {

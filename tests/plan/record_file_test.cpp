@@ -66,6 +66,18 @@ TEST_CASE("a record of a step without copies has no link") {
   CHECK(read(text_of(step)) == step);
 }
 
+TEST_CASE("a record of a step in which the compute stream waited says how long that takes") {
+  ho::recorded_step step = small();
+  step.wait_latency_s = 3e-6;
+  CHECK(text_of(step).find(" 2e-06\nwait 3e-06\nsegments 14\n") != std::string::npos);
+  CHECK(read(text_of(step)) == step);
+  std::string text = text_of(step);
+  text.replace(text.find("3e-06"), 5, "-1");
+  CHECK_THROWS_WITH(read(text), has_text("a.record:4: the wait needs a latency of at least 0"));
+  text.replace(text.find("wait -1"), 7, "wat 1");
+  CHECK_THROWS_WITH(read(text), has_text("a.record:4: expected \"wait\""));
+}
+
 TEST_CASE("the text of a record") {
   CHECK(text_of(small()) ==
         "hostoffload record 2\nlink out 1.93e+11 1.65e+11 2e-06\nlink in 2.01e+11 1.65e+11 2e-06\nsegments 14\n0.1\n"

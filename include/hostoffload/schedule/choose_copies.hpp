@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@ struct chosen_copies {
   std::vector<life_course> courses{};
   double step_s = never;
   std::size_t peak = 0;
+  bool places_bind = false;  // with slots anywhere the step was much shorter
 };
 
 /// Seconds below which no step of which every tensor with a gap is copied can be: compute alone; the first tensor, then
@@ -45,7 +47,7 @@ public:
   enum class effort : std::uint8_t { little, much };
 
   /// The best found in a window; the first that takes no longer than `enough_s`.
-  [[nodiscard]] chosen_copies in_window(std::size_t window, double enough_s, effort spent) const {
+  [[nodiscard]] chosen_copies in_window(std::size_t window, double enough_s, effort spent) {
     search found{.window = window, .slab = std::min(window, 2 * wishes_.all_bytes()), .enough_s = enough_s};
     const auto good = [&](const way& how, std::vector<life_wish> wished) {
       return improve(found, how, std::move(wished));
@@ -69,9 +71,25 @@ public:
       if (good({place, any && found.how.hidden_only}, any ? found.wishes : wishes_.first({}, out_first::used_last)))
         return found.best;
     }
-    if (found.best.step_s == never) improve(found, {place_by::wish, false}, wishes_.while_used(window));
+    if (found.best.step_s == never && least().bytes() <= window)
+      improve(found, {place_by::wish, false}, wishes_.in_places(least()));
+    double anywhere_s = never;
     for (const bool hidden_only : {true, false}) {
-      if (place_later(found, hidden_only)) return found.best;
+      if (place_later(found, hidden_only, anywhere_s)) return found.best;
+    }
+    vary(found, spent);
+    found.best.places_bind = found.best.step_s == never || found.best.step_s > much_longer * anywhere_s;
+    return found.best;
+  }
+
+  /// The same with places that are kept free for what must be on the device at one time: for where places bind.
+  [[nodiscard]] chosen_copies in_window_reserving(std::size_t window, double enough_s, effort spent) {
+    search found{.window = window, .slab = std::min(window, 2 * wishes_.all_bytes()), .enough_s = enough_s};
+    if (least().bytes() > window) return found.best;
+    for (const bool hidden_only : {true, false}) {
+      for (const place_by place : {place_by::neighbour, place_by::offset, place_by::size}) {
+        if (improve(found, {place, hidden_only, &least()}, wishes_.first({}, out_first::used_last))) return found.best;
+      }
     }
     vary(found, spent);
     return found.best;
@@ -81,16 +99,23 @@ public:
   [[nodiscard]] std::size_t all_bytes() const noexcept { return wishes_.all_bytes(); }
 
 private:
+  [[nodiscard]] const least_stays& least() {
+    if (!least_) least_.emplace(step_);
+    return *least_;
+  }
+
   static constexpr std::size_t parts = 8;
   static constexpr int patience = 4;                  // attempts that are no better than those before
   static constexpr std::size_t variations = 400'000;  // times lives
   static constexpr std::size_t most_variations = 2'000;
   static constexpr double worthwhile = 1.002;    // nobody looks on for less
+  static constexpr double much_longer = 1.01;    // than with slots anywhere
   static constexpr double first_allowed = 0.01;  // longer than what is changed
 
   struct way {
     place_by place = place_by::neighbour;
     bool hidden_only = false;
+    const least_stays* reserved = nullptr;  // places that are kept free
   };
   struct search {
     std::size_t window = 0;
@@ -102,10 +127,11 @@ private:
   };
 
   /// Chooses as if slots could be anywhere, and places them when all is known.
-  bool place_later(search& found, bool hidden_only) const {
+  bool place_later(search& found, bool hidden_only, double& anywhere_s) const {
     search anywhere{
         .window = found.window, .slab = 2 * std::min(found.window, wishes_.all_bytes()), .enough_s = found.enough_s};
     improve(anywhere, {place_by::neighbour, hidden_only}, wishes_.first({}, out_first::used_last));
+    anywhere_s = std::min(anywhere_s, anywhere.best.step_s);
     if (anywhere.best.step_s >= found.best.step_s) return false;
     std::vector<life_wish> wished = std::move(anywhere.wishes);
     wishes_.place_as_packed(anywhere.best.courses, wished);
@@ -123,7 +149,7 @@ private:
 
   bool repeat(search& found, const way& how, const std::vector<life_wish>& wishes, chosen_copies& seen) const {
     copy_chooser chooser(step_, wishes, wishes_.in_order(), slab_places(found.slab, found.window, how.place),
-                         how.hidden_only);
+                         how.hidden_only, place_reservations(how.reserved));
     seen.step_s = run_timeline(step_, chooser);
     seen.courses = chooser.courses();
     seen.peak = chooser.peak();
@@ -209,6 +235,7 @@ private:
 
   const prepared_step& step_;
   copy_wishes wishes_;
+  std::optional<least_stays> least_;  // once it was asked for
 };
 
 }  // namespace hostoffload::inline v0::detail

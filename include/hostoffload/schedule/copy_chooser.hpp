@@ -4,6 +4,7 @@
 // is used latest goes first, if it is gone for some time at all. Copies in: in the order of use, as late as they expose
 // nothing.
 
+#include <hostoffload/schedule/place_reservations.hpp>
 #include <hostoffload/schedule/slab_places.hpp>
 #include <hostoffload/schedule/step_timeline.hpp>
 
@@ -54,11 +55,13 @@ class copy_chooser {
 public:
   /// `hidden_only`: what cannot come back in time does not leave.
   copy_chooser(const prepared_step& step, const std::vector<life_wish>& wishes,
-               const std::vector<std::uint32_t>& in_order, const slab_places& slab, bool hidden_only)
+               const std::vector<std::uint32_t>& in_order, const slab_places& slab, bool hidden_only,
+               place_reservations reserved)
       : step_(step),
         wishes_(wishes),
         in_order_(in_order),
         slab_(slab),
+        reserved_(std::move(reserved)),
         hidden_only_(hidden_only),
         state_(step.lives().size(), where::nowhere),
         courses_(step.lives().size()),
@@ -100,6 +103,8 @@ public:
     tried_ = false;
     return true;
   }
+
+  [[nodiscard]] static double late_s() noexcept { return 0; }
 
   std::optional<std::uint32_t> pick(link_way w, double now) {
     return w == link_way::out ? pick_out(now) : pick_in(now);
@@ -157,12 +162,20 @@ private:
     }
   }
 
+  /// A slot for a life that begins, or that comes back.
+  std::optional<std::size_t> take(std::uint32_t life, bool is_back) {
+    const life_wish& w = wishes_[life];
+    const auto offset = slab_.take(step_.lives()[life].slot_bytes, is_back ? w.until_back : w.until,
+                                   is_back ? w.offset_back : w.offset, reserved_.against(life, is_back));
+    if (offset) reserved_.move(life, is_back, *offset);
+    return offset;
+  }
+
   /// Slots for all that begin at the point, or none.
   bool take_what_begins(step_point p) {
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
       if (e->what != prepared_step::happening::begins) continue;
-      const life_wish& w = wishes_[e->life];
-      if (const auto offset = slab_.take(step_.lives()[e->life].slot_bytes, w.until, w.offset)) {
+      if (const auto offset = take(e->life, false)) {
         courses_[e->life].offset = *offset;
         courses_[e->life].taken = ++slots_;
         continue;
@@ -226,8 +239,7 @@ private:
       const std::uint32_t life = in_order_[i];
       if (wishes_[life].latest > done && wishes_[life].gate > reached_) break;
       if (state_[life] != where::away || not_before_[life] > reached_) continue;
-      const life_wish& w = wishes_[life];
-      const auto offset = slab_.take(step_.lives()[life].slot_bytes, w.until_back, w.offset_back);
+      const auto offset = take(life, true);
       if (!offset) break;
       state_[life] = where::arriving;
       life_course& c = courses_[life];
@@ -249,6 +261,7 @@ private:
   const std::vector<life_wish>& wishes_;
   const std::vector<std::uint32_t>& in_order_;
   slab_places slab_;
+  place_reservations reserved_;
   bool hidden_only_;
 
   std::vector<where> state_;

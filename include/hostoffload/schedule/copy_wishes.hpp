@@ -79,20 +79,12 @@ public:
     return all;
   }
 
-  /// Places in which every slot that is in use has room, whatever the others do: there is always a step in them.
-  [[nodiscard]] std::vector<life_wish> while_used(std::size_t window) const {
+  /// For slots in these places.
+  [[nodiscard]] std::vector<life_wish> in_places(const least_stays& least) const {
     std::vector<life_wish> all = first({}, out_first::used_last);
-    std::vector<slab_stay> stays;
-    for (const planned_life& l : step_.lives()) {
-      const auto at = [](step_point p) { return static_cast<double>(p); };
-      stays.push_back({.begin = at(l.begin), .end = at(l.has_gap ? l.gap_begin : l.end), .bytes = l.slot_bytes});
-      if (l.has_gap) stays.push_back({.begin = at(l.gap_end), .end = at(l.end), .bytes = l.slot_bytes});
-    }
-    if (slab_packing(stays).pack() > window) return all;
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i].offset = stays[n++].offset;
-      if (step_.lives()[i].has_gap) all[i].offset_back = stays[n++].offset;
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+      all[i].offset = least[least.of(i)].offset;
+      if (step_.lives()[i].has_gap) all[i].offset_back = least[least.of(i) + 1].offset;
     }
     return all;
   }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace hostoffload::inline v0::detail {
@@ -34,8 +35,10 @@ public:
   }
 
   bool pass(step_point p, double now) {
-    if (!tried_) leave(p, now);
-    tried_ = true;
+    if (!std::exchange(tried_, true)) {
+      leave(p, now);
+      tried_at_ = now;
+    }
     for (auto e = step_.events_begin(p); e != step_.events_end(p); ++e) {
       if (e->what == prepared_step::happening::begins && !is_free(course_[e->life].stay)) return false;
       if (e->what == prepared_step::happening::gap_ends && plan_of(e->life).copied && !course_[e->life].arrived)
@@ -46,14 +49,17 @@ public:
       arrive(course_[e->life].stay, now);
       untouched_.push_back(course_[e->life].stay);
     }
+    late_s_ = tried_at_ < now ? step_.recorded().wait_latency_s : 0;
     if (p == step_.last_point() || works_behind(p)) {
-      for (const std::size_t stay : untouched_) accesses_[stay].begin = now;
+      for (const std::size_t stay : untouched_) accesses_[stay].begin = now + late_s_;
       untouched_.clear();
     }
     tried_ = false;
     phase_ = 2 * p + 1;
     return true;
   }
+
+  [[nodiscard]] double late_s() const noexcept { return late_s_; }
 
   std::optional<std::uint32_t> pick(link_way w, double now) {
     if (w == link_way::out) {
@@ -159,6 +165,8 @@ private:
   step_point reached_ = 0;
   std::uint32_t phase_ = 0;
   bool tried_ = false;
+  double tried_at_ = 0;
+  double late_s_ = 0;
 };
 
 }  // namespace hostoffload::inline v0::detail

@@ -91,18 +91,25 @@ inline void pack_closer(const prepared_step& step, step_plan& plan, std::vector<
   return true;
 }
 
-[[nodiscard]] inline std::optional<step_plan> plan_within(const prepared_step& step, const copy_search& search,
-                                                          std::size_t window, double enough_s,
-                                                          copy_search::effort spent) {
-  const chosen_copies chosen = search.in_window(window / slot_alignment * slot_alignment, enough_s, spent);
+[[nodiscard]] inline std::optional<step_plan> settled(const prepared_step& step, const chosen_copies& chosen) {
   if (chosen.step_s == never) return std::nullopt;
   std::optional<step_plan> plan = lay_out(step, chosen);
-  if (!settle(step, *plan)) return std::nullopt;
-  return plan;
+  return settle(step, *plan) ? plan : std::nullopt;
+}
+
+[[nodiscard]] inline std::optional<step_plan> plan_within(const prepared_step& step, copy_search& search,
+                                                          std::size_t window, double enough_s,
+                                                          copy_search::effort spent) {
+  const std::size_t bytes = window / slot_alignment * slot_alignment;
+  const chosen_copies chosen = search.in_window(bytes, enough_s, spent);
+  std::optional<step_plan> plan = settled(step, chosen);
+  if (!chosen.places_bind) return plan;
+  std::optional<step_plan> other = settled(step, search.in_window_reserving(bytes, enough_s, spent));
+  return other && (!plan || other->step_s < plan->step_s) ? other : plan;
 }
 
 /// A plan that takes hardly longer and leaves less of its slab unused, where that is much and one is found.
-inline void tighten(const prepared_step& step, const copy_search& search, step_plan& plan) {
+inline void tighten(const prepared_step& step, copy_search& search, step_plan& plan) {
   const auto much = [](const step_plan& p) { return p.window_bytes > p.alive_bytes + p.alive_bytes / 36; };
   const double enough_s = 1.0005 * plan.step_s;
   constexpr int tries = 4;
@@ -131,7 +138,7 @@ inline void tighten(const prepared_step& step, const copy_search& search, step_p
 /// itself.
 [[nodiscard]] inline std::optional<step_plan> plan_step(const recorded_step& recorded, std::size_t window) {
   const detail::prepared_step step(recorded);
-  const detail::copy_search search(step);
+  detail::copy_search search(step);
   std::optional<step_plan> plan =
       detail::plan_within(step, search, window, detail::close_to * step.compute_s(), detail::copy_search::effort::much);
   if (plan) detail::tighten(step, search, *plan);
@@ -141,7 +148,7 @@ inline void tighten(const prepared_step& step, const copy_search& search, step_p
 /// The plan with the smallest window that was found for a step time of at most `within` times the bound.
 [[nodiscard]] inline step_plan plan_least_window(const recorded_step& recorded, double within = 1.01) {
   const detail::prepared_step step(recorded);
-  const detail::copy_search search(step);
+  detail::copy_search search(step);
   const double enough_s = within * detail::least_step_s(step);
   constexpr auto little = detail::copy_search::effort::little;  // it is looked for many times
   // With room for everything, and for what comes back, nothing waits.

@@ -38,6 +38,7 @@ public:
       : step_(&s), segment_s_(s.segment_s), at_(s.segment_s.size() + 1, 0.0) {
     check_link(s.out, "out");
     check_link(s.in, "in");
+    if (const problem_text wrong = wait_problem(s.wait_latency_s)) throw usage_error("recorded step: a wait " + *wrong);
     for (std::size_t i = 0; i < s.segment_s.size(); ++i) {
       if (const problem_text wrong = segment_problem(s.segment_s[i]))
         throw usage_error("recorded step: segment " + std::to_string(i) + " " + *wrong);

@@ -152,7 +152,7 @@ private:
     const prepared_step step(supposed.windowed());
     if (step.compute_s() >= enough_s) return step.compute_s();
     --plans_left_;
-    const copy_search search(step);
+    copy_search search(step);
     const auto plan =
         plan_within(step, search, window_.bytes - reserve, close_to * step.compute_s(), copy_search::effort::little);
     return plan ? plan->step_s : never;

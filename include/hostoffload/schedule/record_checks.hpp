@@ -32,6 +32,11 @@ inline constexpr std::size_t most_bytes = std::size_t{1} << 60U;
   return "has no time: seconds of at least 0 and at most 1e9";
 }
 
+[[nodiscard]] inline problem_text wait_problem(double seconds) {
+  if (seconds >= 0 && seconds <= most_seconds) return {};
+  return "needs a latency of at least 0 and at most 1e9 seconds";
+}
+
 [[nodiscard]] inline problem_text link_problem(const link_direction& d) {
   const bool good = d.rate >= 1 && std::isfinite(d.rate) && d.rate_while_both >= 1 &&
                     std::isfinite(d.rate_while_both) && d.latency_s >= 0 && d.latency_s <= most_seconds;

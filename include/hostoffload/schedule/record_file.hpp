@@ -4,6 +4,7 @@
 //   hostoffload record 2
 //   link out RATE RATE_WHILE_BOTH LATENCY          or: link out unseen
 //   link in RATE RATE_WHILE_BOTH LATENCY
+//   wait LATENCY          where the compute stream waited for copies
 //   segments N            and N lines of seconds
 //   lives N               and N lines: placement layer bytes tensor defined|produced ended|kept uses (begin end)… name
 //   makings N             and N lines: first|again begin end makes (life)… inputs (life at)…
@@ -124,6 +125,7 @@ inline void write_record(std::ostream& out, const recorded_step& step) {
   out << detail::record_title << '\n';
   link("out", step.out);
   link("in", step.in);
+  if (step.wait_latency_s > 0) out << "wait " << detail::exact(step.wait_latency_s) << '\n';
   out << "segments " << step.segment_s.size() << '\n';
   for (const double s : step.segment_s) out << detail::exact(s) << '\n';
   out << "lives " << step.lives.size() << '\n';
@@ -159,6 +161,13 @@ inline void write_record(std::ostream& out, const recorded_step& step) {
   detail::read_link(reader, "out", step.out);
   detail::read_link(reader, "in", step.in);
   if ((step.out.rate > 0) != (step.in.rate > 0)) throw reader.wrong("both ways of the link are unseen, or none is");
+  if (reader.comes('w')) {
+    reader.next_line();
+    reader.expect("wait");
+    step.wait_latency_s = reader.number<double>("seconds");
+    reader.end_of_line();
+    if (const auto wrong = detail::wait_problem(step.wait_latency_s)) throw reader.wrong("the wait " + *wrong);
+  }
   for (std::uint32_t n = reader.count_of("segments"); n > 0; --n) {
     reader.next_line();
     step.segment_s.push_back(reader.number<double>("seconds"));

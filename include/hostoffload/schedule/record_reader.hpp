@@ -36,6 +36,8 @@ public:
     }
     rest_ = line_;
   }
+  /// Whether the next line begins so.
+  [[nodiscard]] bool comes(char first) { return in_.peek() == std::istream::traits_type::to_int_type(first); }
   void expect(std::string_view word) {
     if (next_word() != word) throw wrong("expected \"" + std::string(word) + "\"");
   }

@@ -67,8 +67,9 @@ struct recorded_making {
 struct recorded_step {
   std::vector<double> segment_s{};
   std::vector<recorded_life> lives{};
-  link_direction out{};                    ///< device to host; a rate of 0: no copy was seen
-  link_direction in{};                     ///< host to device
+  link_direction out{};       ///< device to host; a rate of 0: no copy was seen
+  link_direction in{};        ///< host to device
+  double wait_latency_s = 0;  ///< from a copy's end to the begin of what the compute stream held back for it
   std::vector<recorded_making> makings{};  ///< in the order of their begin
 
   friend bool operator==(const recorded_step&, const recorded_step&) = default;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -30,51 +31,24 @@ public:
   /// The most that were taken at one time.
   [[nodiscard]] std::size_t peak() const noexcept { return peak_; }
 
+  /// Bytes in which something lies, or should not, until about a second.
+  struct occupied {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    double until = 0;
+  };
+
   /// `until`: when it leaves, as far as that is known. `wished`: the offset to be taken if it is free, or nowhere.
-  [[nodiscard]] std::optional<std::size_t> take(std::size_t bytes, double until, std::size_t wished) {
+  /// `reserved`: where it must not be.
+  [[nodiscard]] std::optional<std::size_t> take(std::size_t bytes, double until, std::size_t wished,
+                                                const std::vector<occupied>& reserved = {}) {
     if (bytes > free_) return std::nullopt;
-    std::size_t chosen = taken_.size() + 1;
-    std::size_t offset = 0;
-    double best = std::numeric_limits<double>::infinity();
-    const auto consider = [&](std::size_t before, std::size_t at, double cost) {
-      if (cost >= best) return;
-      best = cost;
-      chosen = before;
-      offset = at;
-    };
-    for (std::size_t i = 0; i <= taken_.size(); ++i) {
-      const std::size_t begin = i == 0 ? 0 : taken_[i - 1].end;
-      const std::size_t end = i == taken_.size() ? bytes_ : taken_[i].begin;
-      if (end - begin < bytes) continue;
-      if (wished >= begin && wished <= end - bytes) {
-        chosen = i;
-        offset = wished;
-        break;
-      }
-      switch (rule_) {
-        case place_by::wish:
-          break;
-        case place_by::offset:
-          consider(i, begin, static_cast<double>(begin));
-          break;
-        case place_by::size:
-          consider(i, begin, static_cast<double>(end - begin));
-          break;
-        case place_by::neighbour: {
-          const double below = i == 0 ? border(until) : distance(taken_[i - 1].until, until);
-          const double above = i == taken_.size() ? border(until) : distance(taken_[i].until, until);
-          if (end - begin == bytes) {
-            consider(i, begin, -1 / (1 + below + above));
-          } else {
-            consider(i, begin, below);
-            consider(i, end - bytes, above);
-          }
-          break;
-        }
-      }
-    }
-    if (chosen > taken_.size()) return std::nullopt;
-    taken_.insert(taken_.begin() + static_cast<std::ptrdiff_t>(chosen), {offset, offset + bytes, until});
+    const std::optional<std::size_t> offset =
+        reserved.empty() ? hole_in(taken_, bytes, until, wished) : hole_in(with(reserved), bytes, until, wished);
+    if (!offset) return std::nullopt;
+    const auto behind = std::lower_bound(taken_.begin(), taken_.end(), *offset,
+                                         [](const occupied& t, std::size_t at) { return t.begin < at; });
+    taken_.insert(behind, {*offset, *offset + bytes, until});
     free_ -= bytes;
     peak_ = std::max(peak_, most_ - free_);
     return offset;
@@ -82,22 +56,72 @@ public:
 
   void give_back(std::size_t offset) {
     const auto found = std::lower_bound(taken_.begin(), taken_.end(), offset,
-                                        [](const taken& t, std::size_t at) { return t.begin < at; });
+                                        [](const occupied& t, std::size_t at) { return t.begin < at; });
     free_ += found->end - found->begin;
     taken_.erase(found);
   }
 
 private:
-  struct taken {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    double until = 0;
-  };
+  /// `all`: by offset, none in another.
+  [[nodiscard]] std::optional<std::size_t> hole_in(const std::vector<occupied>& all, std::size_t bytes, double until,
+                                                   std::size_t wished) const {
+    std::optional<std::size_t> chosen;
+    double best = std::numeric_limits<double>::infinity();
+    const auto consider = [&](std::size_t at, double cost) {
+      if (cost >= best) return;
+      best = cost;
+      chosen = at;
+    };
+    for (std::size_t i = 0; i <= all.size(); ++i) {
+      const std::size_t begin = i == 0 ? 0 : all[i - 1].end;
+      const std::size_t end = i == all.size() ? bytes_ : all[i].begin;
+      if (end < begin || end - begin < bytes) continue;
+      if (wished >= begin && wished <= end - bytes) return wished;
+      switch (rule_) {
+        case place_by::wish:
+          break;
+        case place_by::offset:
+          consider(begin, static_cast<double>(begin));
+          break;
+        case place_by::size:
+          consider(begin, static_cast<double>(end - begin));
+          break;
+        case place_by::neighbour: {
+          const double below = i == 0 ? border(until) : distance(all[i - 1].until, until);
+          const double above = i == all.size() ? border(until) : distance(all[i].until, until);
+          if (end - begin == bytes) {
+            consider(begin, -1 / (1 + below + above));
+          } else {
+            consider(begin, below);
+            consider(end - bytes, above);
+          }
+          break;
+        }
+      }
+    }
+    return chosen;
+  }
+
+  /// What is taken, and what is reserved: no one lies in another.
+  [[nodiscard]] std::vector<occupied> with(const std::vector<occupied>& reserved) const {
+    std::vector<occupied> all;
+    all.reserve(taken_.size() + reserved.size());
+    std::merge(taken_.begin(), taken_.end(), reserved.begin(), reserved.end(), std::back_inserter(all),
+               [](const occupied& a, const occupied& b) { return a.begin < b.begin; });
+    std::size_t kept = 0;
+    for (const occupied& o : all) {
+      if (kept > 0 && o.end <= all[kept - 1].end) continue;
+      all[kept++] = o;
+    }
+    all.resize(kept);
+    return all;
+  }
+
   static double distance(double a, double b) noexcept { return a < b ? b - a : a - b; }
   /// The ends of the slab are for what stays longest.
   [[nodiscard]] double border(double until) const noexcept {
     double longest = until;
-    for (const taken& t : taken_) longest = std::max(longest, t.until);
+    for (const occupied& t : taken_) longest = std::max(longest, t.until);
     return longest - until;
   }
 
@@ -106,7 +130,7 @@ private:
   std::size_t free_;
   std::size_t peak_ = 0;
   place_by rule_;
-  std::vector<taken> taken_;  // by offset
+  std::vector<occupied> taken_;  // by offset
 };
 
 }  // namespace hostoffload::inline v0::detail

@@ -12,6 +12,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -128,6 +129,8 @@ public:
     read_segments();
     read_copies();
     read_link();
+    read_waits();
+    timed_.windowed.wait_latency_s = timed_.whole.wait_latency_s;
     timed_.windowed.out = timed_.whole.out;
     timed_.windowed.in = timed_.whole.in;
     return &timed_;
@@ -164,6 +167,29 @@ private:
     timed_.never_together = nobody_knows(out ? *out : *in, known.out) || nobody_knows(in ? *in : *out, known.in);
     known.out = complete(out ? *out : *in, known.out);
     known.in = complete(in ? *in : *out, known.in);
+  }
+
+  /// How long after the last copy before it each wait ended: the median of those in which a copy ended.
+  void read_waits() {
+    std::vector<double>& after = wait_latencies_;
+    after.clear();
+    std::array<std::size_t, 2> ended{};
+    for (std::size_t i = 1; i < marks_.size(); ++i) {
+      if (marks_[i].kind != mark_kind::end_of_wait) continue;
+      const double waited_s = seconds(marks_[i - 1].at, marks_[i].at).value_or(0);
+      double last_s = never;
+      for (std::size_t way = 0; way < copies_.size(); ++way) {
+        const std::vector<copy_marks>& copies = copies_[way];
+        std::size_t& n = ended[way];
+        while (n < copies.size() && seconds(copies[n].end, marks_[i].at).value_or(-1) >= 0) ++n;
+        if (n > 0) last_s = std::min(last_s, seconds(copies[n - 1].end, marks_[i].at).value_or(never));
+      }
+      if (waited_s > least_pause_s && last_s < waited_s) after.push_back(last_s);
+    }
+    if (after.empty()) return;
+    const auto middle = after.begin() + static_cast<std::ptrdiff_t>(after.size() / 2);
+    std::nth_element(after.begin(), middle, after.end());
+    timed_.whole.wait_latency_s = *middle;
   }
 
   void record_mark(mark_kind kind) { marks_.push_back({record(compute_), kind}); }
@@ -236,6 +262,7 @@ private:
   std::vector<mark_at> marks_;
   std::array<std::vector<copy_marks>, 2> copies_;
   std::array<std::vector<timed_copy>, 2> seen_;
+  std::vector<double> wait_latencies_;
   cudaStream_t compute_ = nullptr;
   std::uint64_t timed_step_ = 0;
   bool timing_ = false;

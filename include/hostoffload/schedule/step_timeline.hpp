@@ -79,6 +79,7 @@ private:
 
 /// Runs the step. The policy has
 ///   bool pass(step_point, double now)              the compute stream may go on past the point; asked until it may
+///   double late_s()                           until it does, where it had to wait at the point that it passed last
 ///   std::optional<uint32_t> pick(link_way, double now)  a copy to start on an idle direction, if any
 ///   void copied(link_way, uint32_t life, double now)
 ///   bool unblock()                            everything waits for something else: whether that was changed
@@ -94,10 +95,10 @@ double run_timeline(const prepared_step& step, Policy& policy) {
     for (bool again = true; again;) {
       again = false;
       if (!running && policy.pass(next, now)) {
-        if (next == step.last_point()) return now;
+        if (next == step.last_point()) return now + policy.late_s();
         running = true;
         again = true;
-        segment_left = step.segment_s(next++);
+        segment_left = policy.late_s() + step.segment_s(next++);
       }
       for (const link_way w : {link_way::out, link_way::in}) {
         if (link.busy(w)) continue;
