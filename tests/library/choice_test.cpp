@@ -75,9 +75,14 @@ struct layer {
 };
 
 struct trainer {
-  trainer(std::size_t count, ho::choice placed, std::size_t window, const costs& takes, bool plan = true)
+  trainer(std::size_t count, ho::choice placed, std::size_t window, const costs& takes, bool plan = true,
+          unsigned sample_every = 1)
       : time(takes),
-        scheduler({.compute = compute.get(), .window = window, .sample_every = 1, .plan = plan, .observer = watched}) {
+        scheduler({.compute = compute.get(),
+                   .window = window,
+                   .sample_every = sample_every,
+                   .plan = plan,
+                   .observer = watched}) {
     for (std::size_t i = 0; i < count; ++i)
       layers.push_back(std::make_unique<layer>(scheduler, placed, ho::layer_position{i, count}, takes));
   }
@@ -320,6 +325,30 @@ TEST_CASE("when times change for good all is copied until they are known, and ch
   CHECK(hidden.plan_choice == "all copies are hidden");
   t.time.layer = 5e-5;
   CHECK(made_again(t.steps(12)) > 0);
+}
+
+TEST_CASE("a choice with which steps are slower than without a plan is given up, and all is as it was before") {
+  gpu device(vg::h200());
+  int first = 0;  // step with the chosen plan
+  ho::step_report r;
+  for (const bool slower_with : {false, true}) {
+    trainer t(6, ho::choice::offload_or_remat, 3 * least, {.layer = 5e-5}, true, 1000);
+    r = {};
+    for (int step = 1; step <= 40; ++step) {
+      const bool with = (r.planned && made_again(r) > 0) || step == first;
+      t.time.layer = with && slower_with ? 2e-4 : 5e-5;
+      r = t.step(static_cast<float>(step));
+      if (first == 0 && r.planned && made_again(r) > 0) first = step;
+    }
+    if (!slower_with) REQUIRE(made_again(r) > 0);
+  }
+  CHECK_FALSE(r.planned);
+  CHECK(made_again(r) == 0);
+  CHECK(r.repeated);
+  CHECK(r.plan_choice == "steps with a plan took longer than steps without one");
+  CHECK(r.with_plan_s > r.without_plan_s);
+  trainer never(6, ho::choice::offload_or_remat, 3 * least, {.layer = 5e-5}, false);
+  CHECK(r.without_plan_s == Approx(never.steps(30).step_s).epsilon(0.001));
 }
 
 TEST_CASE("a choice that measures worse than predicted is taken back once, to the plan before, and stays back") {

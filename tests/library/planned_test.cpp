@@ -6,6 +6,7 @@
 #include <hostoffload/schedule/plan_step.hpp>
 
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -232,6 +233,87 @@ TEST_CASE("the record has the order, the bytes, the times of the kernels and the
   const vg::machine m = vg::current_machine();
   CHECK(r.out.rate == Approx(m.link.to_host.value).epsilon(0.08));
   CHECK(r.in.rate == Approx(m.link.to_device.value).epsilon(0.08));
+}
+
+namespace {
+
+/// The last of 30 steps of kernels so short that a copy in that starts on an idle link is late; and seconds of the last
+/// ten, one after the other.
+struct short_steps {
+  short_steps(std::size_t layers, std::size_t window, double layer_s, bool plan) {
+    vg::reset(vg::gb200());
+    trainer t(layers, window, layer_s, plan, 1000);
+    for (int step = 1; step <= 30; ++step) {
+      if (step == 21) ten_s = -vg::now();
+      last = t.step(1);
+    }
+    ten_s += vg::now();
+  }
+  double ten_s = 0;
+  ho::step_report last{};
+};
+
+}  // namespace
+
+TEST_CASE("no plan is kept with which steps are slower than without one") {
+  gpu device;
+  int given_up = 0;
+  for (const std::size_t layers : {4U, 8U}) {
+    for (const std::size_t slots : {3U, 4U, 6U}) {
+      for (const double layer_s : {3e-5, 6e-5, 1e-4, 1.3e-4, 2e-4}) {
+        INFO(layers << " layers, window of " << slots << " slots, " << layer_s << " s a layer");
+        const short_steps without(layers, slots * slot, layer_s, false);
+        const short_steps with(layers, slots * slot, layer_s, true);
+        CHECK(with.ten_s <= 1.01 * without.ten_s);
+        if (with.last.planned) continue;
+        ++given_up;
+        CHECK(with.last.plan_note == "steps that followed it took longer than steps without one");
+        CHECK(with.last.with_plan_s > 1.01 * with.last.without_plan_s);
+      }
+    }
+  }
+  CHECK(given_up > 0);
+}
+
+TEST_CASE("steps are as before the plan that was given up, and a step that changes is planned anew") {
+  gpu device;
+  trainer t(6, 6 * slot, 2e-4, true, 7);
+  for (int step = 1; step <= 40; ++step) {
+    t.seconds = t.scheduler.report().planned || step == 5 ? 2.1e-4 : 2e-4;  // as if the plan were slower
+    t.step(1);
+  }
+  const ho::step_report r = t.scheduler.report();
+  CHECK(r.plan_note == "steps that followed it took longer than steps without one");
+  CHECK(r.with_plan_s == Approx(r.without_plan_s * 2.1 / 2).epsilon(0.01));
+  std::ostringstream text;
+  text << r;
+  CHECK_THAT(text.str(), has_text("no plan: steps that followed it took longer than steps without one\n"
+                                  "steps with a plan took 3.9"));
+  for (int step = 1; step <= 20; ++step) CHECK_FALSE(t.step(2).planned);
+  t.x.pop_back();
+  t.y.pop_back();
+  for (int step = 1; step <= 5; ++step) t.step(3);
+  CHECK(t.scheduler.report().planned);
+}
+
+TEST_CASE("a plan that only seems slower, since all steps are slower than the first ones, is taken up again") {
+  gpu device;
+  trainer t(6, 6 * slot, 2e-4, true, 1000);
+  std::vector<bool> planned;
+  for (int step = 1; step <= 40; ++step) {
+    t.seconds = step < 5 ? 2e-4 : 2.1e-4;
+    planned.push_back(t.step(1).planned);
+  }
+  const auto changes = [&] {
+    int n = 0;
+    for (std::size_t i = 1; i < planned.size(); ++i) n += planned[i] != planned[i - 1] ? 1 : 0;
+    return n;
+  };
+  CHECK(planned.back());
+  CHECK(changes() == 3);  // planned, set aside, taken up
+  const ho::step_report r = t.scheduler.report();
+  CHECK(r.plan_note.empty());
+  CHECK(r.with_plan_s <= 1.01 * r.without_plan_s);
 }
 
 TEST_CASE("the report says why there is no plan: before a step was timed, and when steps are repeated") {

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -62,6 +63,22 @@ public:
 private:
   cudaEvent_t handle_ = nullptr;
 };
+
+namespace detail {
+
+/// From one event to another, both made for timing; nothing while the device has not come to both. Throws cuda_error.
+inline std::optional<double> seconds_between(event_ref from, event_ref to) {
+  float milliseconds = 0;
+  const cudaError_t code = cudaEventElapsedTime(&milliseconds, from.get(), to.get());
+  if (code == cudaErrorNotReady) {
+    ignore(code);
+    return std::nullopt;
+  }
+  check(code, "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) / 1e3;
+}
+
+}  // namespace detail
 
 static_assert(std::is_nothrow_move_constructible_v<event> && !std::is_copy_constructible_v<event>);
 static_assert(sizeof(event) == sizeof(cudaEvent_t) && std::is_trivially_copyable_v<event_ref>);

@@ -26,9 +26,9 @@ public:
     slot* first = nullptr;       // that began there
   };
 
-  /// The whole window is free.
+  /// The whole window is free. A step that looked for nothing, as those that follow a plan, leaves what is known.
   void begin_step() noexcept {
-    entries_.resize(next_);  // what is behind these is of steps before the last
+    entries_.resize(known());
     next_ = 0;
     history_ = 0;
   }
@@ -55,7 +55,7 @@ public:
   }
   /// What the last step leaves for the next one.
   void print(state_print& to) const {
-    for (std::size_t i = 0; i < next_; ++i) {
+    for (std::size_t i = 0; i < known(); ++i) {
       const entry& e = entries_[i];
       to.add(e.history);
       to.add(e.wanted.bytes);
@@ -71,6 +71,9 @@ private:
     search wanted{};
     place found{};
   };
+  /// Entries; what is behind these is of steps before the last that had any.
+  [[nodiscard]] std::size_t known() const noexcept { return next_ != 0 ? next_ : entries_.size(); }
+
   std::vector<entry> entries_;
   std::size_t next_ = 0;
   std::uint64_t history_ = 0;  // of the window in this step, in short

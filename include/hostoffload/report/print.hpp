@@ -66,6 +66,10 @@ inline std::ostream& operator<<(std::ostream& out, const step_report& r) {
          << milliseconds(r.exposed_s) << " ms (estimated from events around the compute stream's waits)\n";
   }
   if (!r.plan_note.empty()) text << "no plan: " << r.plan_note << '\n';
+  if (r.without_plan_s != 0) {
+    text << std::setprecision(4) << "steps with a plan took " << milliseconds(r.with_plan_s) << " ms, without one "
+         << milliseconds(r.without_plan_s) << " ms (the fastest of some)\n";
+  }
   if (r.plan_window_bytes != 0) {
     text << std::setprecision(4) << "plan " << (r.planned ? "followed" : "left") << ": window "
          << readable_bytes(r.plan_window_bytes) << ", of which " << readable_bytes(r.plan_alive_bytes)
@@ -91,7 +95,8 @@ inline void to_json(std::ostream& out, const step_report& r) {
        << ", \"late_fetches\": " << r.late_fetches << ", \"host_waits\": " << r.host_waits
        << ", \"replays\": " << r.replays << ", \"repeated\": " << (r.repeated ? "true" : "false")
        << ", \"planned\": " << (r.planned ? "true" : "false") << ", \"plan_departures\": " << r.plan_departures
-       << ", \"plan_note\": " << std::quoted(r.plan_note) << ", \"plan_window_bytes\": " << r.plan_window_bytes
+       << ", \"plan_note\": " << std::quoted(r.plan_note) << ", \"with_plan_s\": " << r.with_plan_s
+       << ", \"without_plan_s\": " << r.without_plan_s << ", \"plan_window_bytes\": " << r.plan_window_bytes
        << ", \"plan_alive_bytes\": " << r.plan_alive_bytes << ", \"window_top_bytes\": " << r.window_top_bytes
        << ", \"plan_step_s\": " << r.plan_step_s << ", \"plan_exposed_s\": " << r.plan_exposed_s
        << ", \"plan_choice\": " << std::quoted(r.plan_choice) << ", \"plan_offload_s\": " << r.plan_offload_s

@@ -51,6 +51,8 @@ struct step_report {
   bool planned = false;               // the step followed a plan to its end
   std::size_t plan_departures = 0;    // 1: it did not, though there was one
   std::string_view plan_note{};       // why there is no plan; empty when there is one, or none is wanted
+  double with_plan_s = 0;             // of the fastest of some steps with the plan that was compared last, …
+  double without_plan_s = 0;          // … and without one; 0: none was compared
   std::size_t plan_window_bytes = 0;  // of the window that the plan fills: its peak
   std::size_t plan_alive_bytes = 0;   // the largest sum of the plan's slots at one time, which no packing goes below
   std::size_t window_top_bytes = 0;   // of the window up to the highest byte of a planned slot that was taken

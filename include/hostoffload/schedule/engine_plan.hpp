@@ -32,12 +32,13 @@ inline void engine::plan_ahead() {
   const bool is_new = planner_->learn(steps_, {whole, reserve_}, window_ && options_.overlap);
   if (is_new) invalidate_graphs("a new plan was made");
   if (planner_->take_changed_choice()) apply_choice();
+  if (window_ && options_.overlap && options_.sample_every != 0) planner_->clock_begins(history_->samples(), compute());
 }
 
 /// No tensor holds values. What is to be made again keeps its pinned memory, for a choice may be taken back.
 inline void engine::apply_choice() noexcept {
   forget_tape();
-  const maker_set& dropped = planner_->chosen().dropped;
+  const maker_set& dropped = planner_->made_again();
   for (tensor_record* r : tensors_) {
     const bool made_again = r->in_window() && r->made_by != nullptr && dropped.contains(r->made_by.get());
     if (made_again == r->made_again) continue;
@@ -140,6 +141,8 @@ inline void engine::forget_plan() noexcept {
 /// Why there is no plan, and what is made again.
 inline void engine::report_choice(step_report& to) const noexcept {
   to.plan_note = planner_->why_none();
+  to.with_plan_s = planner_->trial().with_s();
+  to.without_plan_s = planner_->trial().without_s();
   const recompute_choice& chosen = planner_->chosen();
   to.plan_choice = chosen.why;
   to.plan_offload_s = chosen.offload_s;
@@ -149,10 +152,10 @@ inline void engine::report_choice(step_report& to) const noexcept {
 inline void engine::report_plan() {
   if (!planner_) return;
   const bool departed = planner_->end_step(several_branches_);
-  now_.planned = planner_->plan().has_value() && !departed;
+  now_.planned = planner_->plan() != nullptr && !departed;
   if (departed) now_.plan_departures = std::max<std::size_t>(1, now_.plan_departures);
   report_choice(now_);
-  if (!planner_->plan()) return;
+  if (planner_->plan() == nullptr) return;
   const step_plan& plan = *planner_->plan();
   now_.plan_window_bytes = plan.window_bytes;
   now_.plan_alive_bytes = plan.alive_bytes;

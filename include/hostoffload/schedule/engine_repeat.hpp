@@ -40,6 +40,7 @@ inline bool engine::end_repeated() {
   if (planner_) {
     planner_->end_repeated_step();
     report_choice(done);
+    planner_->clock_ends(done.planned, compute());
   }
   history_->end(done, compute());
   return true;
@@ -60,6 +61,7 @@ inline void engine::end_writing() {
   std::array<std::uint64_t, max_streams> points = order_.last_points();
   for (std::size_t s = 0; s < max_streams; ++s) points[s] -= std::min(points[s], writing_from_[s]);
   tape_.end_step(now_, points);
+  if (planner_) planner_->keep_shape();
 }
 
 /// The step is not to be repeated: it is over too soon, or the trainer may go on after a request that failed. What that

@@ -304,6 +304,7 @@ inline void engine::end_step() {
   if (end_repeated()) return;
   finish_step();
   end_writing();
+  if (planner_) planner_->clock_ends(now_.planned, compute());
   history_->end(now_, compute());
 }
 

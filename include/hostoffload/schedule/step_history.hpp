@@ -94,24 +94,13 @@ private:
 
   static void read(entry& e) {
     if (!e.sampled || !e.completed_call || e.report.sampled || e.waits_over != e.waits.size()) return;
-    const std::optional<double> whole = seconds(*e.began, *e.ended);
+    const std::optional<double> whole = seconds_between(*e.began, *e.ended);
     if (!whole) return;
     double exposed = 0;
-    for (const auto& [before, after] : e.waits) exposed += seconds(before, after).value_or(0);
+    for (const auto& [before, after] : e.waits) exposed += seconds_between(before, after).value_or(0);
     e.report.step_s = *whole;
     e.report.exposed_s = exposed;
     e.report.sampled = true;
-  }
-
-  static std::optional<double> seconds(const event& from, const event& to) {
-    float milliseconds = 0;
-    const cudaError_t code = cudaEventElapsedTime(&milliseconds, from.get(), to.get());
-    if (code == cudaErrorNotReady) {
-      ignore(code);
-      return std::nullopt;
-    }
-    check(code, "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) / 1e3;
   }
 
   std::array<entry, 4> entries_{};

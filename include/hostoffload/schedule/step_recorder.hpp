@@ -208,14 +208,7 @@ private:
     return used_++;
   }
   [[nodiscard]] std::optional<double> seconds(std::size_t from, std::size_t to) const {
-    float milliseconds = 0;
-    const cudaError_t code = cudaEventElapsedTime(&milliseconds, events_[from].get(), events_[to].get());
-    if (code == cudaErrorNotReady) {
-      ignore(code);
-      return std::nullopt;
-    }
-    check(code, "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) / 1e3;
+    return seconds_between(events_[from], events_[to]);
   }
   /// Times between points, of the whole step and between those of the offloaded tensors.
   void read_segments() {
