@@ -105,7 +105,8 @@ ho::recorded_step step_from(std::span<const std::uint8_t> bytes) {
     const double rate = rates.at(in.below(rates.size()));
     return ho::link_direction{.rate = rate,
                               .rate_while_both = rate / static_cast<double>(1 + in.below(3)),
-                              .latency_s = 1e-6 * static_cast<double>(in.below(4))};
+                              .latency_s = 1e-6 * static_cast<double>(in.below(4)),
+                              .idle_s = 4e-6 * static_cast<double>(in.below(3))};
   };
   step.out = link();
   step.in = link();

@@ -26,14 +26,19 @@ ho::recorded_step slower_together() {
           .in = {.rate = 80e9, .rate_while_both = 40e9, .latency_s = 2e-6}};
 }
 
-/// Copies of each direction, every third behind a pause, when it starts `idle_s` later; the first in `start_s[way]`.
+ho::recorded_step slow_to_start(double idle_s) {
+  ho::recorded_step link = slower_together();
+  link.out.idle_s = link.in.idle_s = idle_s;
+  return link;
+}
+
+/// Copies of each direction, every third behind a pause; the first in `start_s[way]`.
 std::array<std::vector<timed_copy>, 2> run(const ho::recorded_step& link, std::uint64_t seed, int count,
-                                           std::array<double, 2> start_s, double idle_s = 0) {
+                                           std::array<double, 2> start_s) {
   std::mt19937_64 draw(seed);
   ho::detail::link_pair pair(link);
   std::array<std::vector<timed_copy>, 2> done;
   std::array<double, 2> starts = start_s;
-  std::array<bool, 2> starting{};
   double now = 0;
   while (true) {
     double next = pair.next();
@@ -41,15 +46,8 @@ std::array<std::vector<timed_copy>, 2> run(const ho::recorded_step& link, std::u
       if (pair.busy(ways[w]) || done[w].size() == static_cast<std::size_t>(count)) continue;
       if (starts[w] <= now) {
         const std::size_t bytes = 1'000'000 + draw() % 50'000'000;
-        const bool idle = done[w].empty() || starts[w] > done[w].back().end;
-        if (idle && !std::exchange(starting[w], true)) {
-          starts[w] = now + idle_s;
-          next = std::min(next, idle_s);
-          continue;
-        }
         pair.start(ways[w], 0, bytes);
-        done[w].push_back({now - (idle ? idle_s : 0), 0, bytes, idle});
-        starting[w] = false;
+        done[w].push_back({now, 0, bytes, done[w].empty() || starts[w] > done[w].back().end});
         next = pair.next();
       } else {
         next = std::min(next, starts[w] - now);
@@ -72,11 +70,11 @@ std::array<std::vector<timed_copy>, 2> run(const ho::recorded_step& link, std::u
 
 TEST_CASE(
     "copies that ran alone and beside others give latency and both rates, also where an idle link starts slowly") {
-  const ho::recorded_step link = slower_together();
   for (const double idle_s : {0.0, 5e-6, 40e-6}) {
+    const ho::recorded_step link = slow_to_start(idle_s);
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
       INFO("idle " << idle_s << ", seed " << seed);
-      const auto done = run(link, seed, 60, {0, 0}, idle_s);
+      const auto done = run(link, seed, 60, {0, 0});
       for (const std::size_t w : {0U, 1U}) {
         const auto fit = fit_link(done[w], done[1 - w]);
         REQUIRE(fit);
@@ -84,17 +82,18 @@ TEST_CASE(
         CHECK(fit->rate == Approx(is.rate).epsilon(1e-4));
         CHECK(fit->rate_while_both == Approx(is.rate_while_both).epsilon(1e-4));
         CHECK(fit->latency_s == Approx(is.latency_s).margin(1e-7));
+        CHECK(fit->idle_s == Approx(idle_s).margin(1e-7));
       }
     }
   }
 }
 
 TEST_CASE("where both directions are as fast together as alone, that is what the copies tell") {
-  ho::recorded_step link = slower_together();
+  ho::recorded_step link = slow_to_start(5e-6);
   link.out.rate_while_both = link.out.rate;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     INFO("seed " << seed);
-    auto done = run(link, seed, 60, {0, 0}, 5e-6);
+    auto done = run(link, seed, 60, {0, 0});
     std::mt19937_64 draw(seed);  // events are as exact as this
     for (timed_copy& c : done[0]) c.end += (static_cast<double>(draw() % 1000) - 500) * 1e-10;
     const auto fit = fit_link(done[0], done[1]);

@@ -91,6 +91,27 @@ TEST_CASE("no step that copies everything is shorter than compute, or the first 
   CHECK(bound() == Approx(8.5 + 1));
 }
 
+TEST_CASE("a copy takes longer to start where nothing ran in its direction right before") {
+  ho::recorded_step step = two_tensors();
+  step.out.latency_s = 1;
+  step.out.idle_s = 0.5;
+  ho::detail::link_pair link(step);
+  const auto copy_s = [&](double after_s) {
+    if (after_s > 0) link.advance(after_s);
+    link.start(link_way::out, 7, second);
+    double sum = 0;
+    while (!link.take_finished(link_way::out)) {
+      const double passes = link.next();
+      sum += passes;
+      link.advance(passes);
+    }
+    return sum;
+  };
+  CHECK(copy_s(0) == Approx(2.5));
+  CHECK(copy_s(0) == Approx(2));
+  CHECK(copy_s(0.25) == Approx(2.5));
+}
+
 TEST_CASE("two directions slow one another while both carry data") {
   ho::recorded_step step = two_tensors();
   step.out.rate_while_both = second / 2.0;

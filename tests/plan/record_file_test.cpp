@@ -41,8 +41,8 @@ ho::recorded_step small() {
           .lives = {life("the x", 7, ho::choice::offload, true, {{1, 2}, {4, 5}, {7, 8}}),
                     life("y", 2, ho::choice::remat, true, {{3, 5}, {6, 9}}),
                     life("y", 2, ho::choice::remat, false, {{10, 12}})},
-          .out = {.rate = 193e9, .rate_while_both = 165e9, .latency_s = 2e-6},
-          .in = {.rate = 201e9, .rate_while_both = 165e9, .latency_s = 2e-6},
+          .out = {.rate = 193e9, .rate_while_both = 165e9, .latency_s = 2e-6, .idle_s = 5e-6},
+          .in = {.rate = 201e9, .rate_while_both = 165e9, .latency_s = 2e-6, .idle_s = 0},
           .makings = {{.begin = 3, .end = 5, .again = false, .makes = {1}, .inputs = {{0, 4}}},
                       {.begin = 6, .end = 9, .again = true, .makes = {1}, .inputs = {{0, 7}}},
                       {.begin = 10, .end = 12, .again = false, .makes = {2}, .inputs = {}}}};
@@ -80,7 +80,8 @@ TEST_CASE("a record of a step in which the compute stream waited says how long t
 
 TEST_CASE("the text of a record") {
   CHECK(text_of(small()) ==
-        "hostoffload record 2\nlink out 1.93e+11 1.65e+11 2e-06\nlink in 2.01e+11 1.65e+11 2e-06\nsegments 14\n0.1\n"
+        "hostoffload record 3\nlink out 1.93e+11 1.65e+11 2e-06 5e-06\nlink in 2.01e+11 1.65e+11 2e-06 0\nsegments "
+        "14\n0.1\n"
         "0.3333333333333333\n0\n0\n0\n1e-09\n0\n0\n0\n0\n0\n0\n0\n0\nlives 3\n"
         "offload 3 1000 7 produced ended 3 1 2 4 5 7 8 the x\n"
         "remat 3 1000 2 defined ended 2 3 5 6 9 y\n"
@@ -97,15 +98,19 @@ TEST_CASE("what is no record is refused, with the line") {
     INFO(text);
     CHECK_THROWS_WITH(read(text), has_text(message));
   };
-  refused("record 2", "record 1",
+  refused("record 3", "record 1",
           "a.record:1: a record of version 1 does not say how tensors are made: record the step again");
-  refused("record 2", "record 3", "a.record:1: expected \"hostoffload record 2\"");
+  refused("record 3", "record 2",
+          "a.record:1: a record of version 2 does not say how an idle link starts: record the step again");
+  refused("record 3", "record 4", "a.record:1: expected \"hostoffload record 3\"");
   refused("link in", "link on", "a.record:3: expected \"in\"");
   refused("1.93e+11", "fast", "a.record:2: expected bytes per second, found \"fast\"");
   refused("1.93e+11", "f\x1b[2J\r", "a.record:2: expected bytes per second, found \"f?[2J?\"");
   refused("1.93e+11", "0", "a.record:2: the link needs rates of at least 1 byte per second");
+  refused("2e-06 5e-06", "2e-06 -5e-06", "a.record:2: the link needs rates of at least 1 byte per second");
+  refused("2e-06 5e-06", "2e-06", "a.record:2: expected seconds, found the end of the line");
   refused("1.93e+11", "inf", "a.record:2: the link needs rates of at least 1 byte per second");
-  refused("2.01e+11 1.65e+11 2e-06", "unseen", "a.record:3: both ways of the link are unseen, or none is");
+  refused("2.01e+11 1.65e+11 2e-06 0", "unseen", "a.record:3: both ways of the link are unseen, or none is");
   refused("0.1\n", "0.1 s\n", "a.record:5: unexpected \"s\"");
   refused("0.1\n", "-0.1\n", "a.record:5: the segment has no time");
   refused("0.1\n", "nan\n", "a.record:5: the segment has no time");

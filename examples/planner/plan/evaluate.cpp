@@ -82,8 +82,9 @@ vgpu::machine machine_with(const ho::link_direction& to_host, const ho::link_dir
   m.link.to_host = {to_host.rate, recorded};
   m.link.to_device = {to_device.rate, recorded};
   m.link.both = {(to_host.rate_while_both + to_device.rate_while_both) / 2, recorded};
-  m.link.first_latency = m.link.queued_latency =
-      m.link.batched_latency = {(to_host.latency_s + to_device.latency_s) / 2, recorded};
+  const double latency_s = (to_host.latency_s + to_device.latency_s) / 2;
+  m.link.queued_latency = m.link.batched_latency = {latency_s, recorded};
+  m.link.first_latency = {latency_s + (to_host.idle_s + to_device.idle_s) / 2, recorded};
   return m;
 }
 

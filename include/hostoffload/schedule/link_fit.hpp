@@ -27,7 +27,6 @@ class link_regression {
 public:
   struct solution {
     link_direction speed{};  ///< rate_while_both is 0 where the copies do not tell it
-    double idle_s = 0;       ///< on top of the latency
     bool whole = false;      ///< the copies tell rates and latency
   };
 
@@ -74,8 +73,8 @@ public:
       const double rate = 1 / value(bytes_at);
       return solution{.speed = {.rate = rate,
                                 .rate_while_both = told[shared_at] ? (1 - value(shared_at)) * rate : 0,
-                                .latency_s = value(latency_at)},
-                      .idle_s = value(idle_at),
+                                .latency_s = value(latency_at),
+                                .idle_s = value(idle_at)},
                       .whole = told[shared_at] && told[latency_at]};
     }
   }
@@ -116,7 +115,7 @@ struct timed_direction {
 
   /// When the copy begins to carry data.
   [[nodiscard]] double carries_from(const timed_copy& c) const noexcept {
-    return std::min(c.end, c.begin + known.speed.latency_s + (c.idle ? known.idle_s : 0));
+    return std::min(c.end, c.begin + known.speed.latency_s + (c.idle ? known.speed.idle_s : 0));
   }
 };
 
@@ -141,12 +140,12 @@ struct timed_direction {
   const auto all = every.solve();
   auto most = 2 * queued.copies() >= every.copies() ? queued.solve() : std::nullopt;
   if (!most || !most->whole || !all) return all;
-  most->idle_s = all->idle_s;
+  most->speed.idle_s = all->speed.idle_s;
   return most;
 }
 
 /// One direction, from its copies and those of the other, both in the order in which they ran, one at a time. What the
-/// copies do not tell is 0: the latency, or else the rate while both run. Nothing without copies.
+/// copies do not tell is 0: the latencies, or else the rate while both run. Nothing without copies.
 [[nodiscard]] inline std::optional<link_direction> fit_link(const std::vector<timed_copy>& copies,
                                                             const std::vector<timed_copy>& others) {
   timed_direction asked{&copies};

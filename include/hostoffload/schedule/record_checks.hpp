@@ -39,11 +39,11 @@ inline constexpr std::size_t most_bytes = std::size_t{1} << 60U;
 
 [[nodiscard]] inline problem_text link_problem(const link_direction& d) {
   const bool good = d.rate >= 1 && std::isfinite(d.rate) && d.rate_while_both >= 1 &&
-                    std::isfinite(d.rate_while_both) && d.latency_s >= 0 && d.latency_s <= most_seconds;
+                    std::isfinite(d.rate_while_both) && d.latency_s >= 0 && d.latency_s <= most_seconds &&
+                    d.idle_s >= 0 && d.idle_s <= most_seconds;
   if (good) return {};
-  return "needs rates of at least 1 byte per second, alone and with both directions, and a latency of at least 0 and "
-         "at "
-         "most 1e9 seconds";
+  return "needs rates of at least 1 byte per second, alone and with both directions, and latencies of at least 0 and "
+         "at most 1e9 seconds";
 }
 
 [[nodiscard]] inline std::string title(const recorded_life& l) { return l.name + "[" + std::to_string(l.layer) + "]"; }

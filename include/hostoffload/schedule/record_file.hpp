@@ -1,9 +1,9 @@
 #pragma once
 // Recorded steps as files, so that a step seen on one machine is planned for on another. Text, one thing a line:
 //
-//   hostoffload record 2
-//   link out RATE RATE_WHILE_BOTH LATENCY          or: link out unseen
-//   link in RATE RATE_WHILE_BOTH LATENCY
+//   hostoffload record 3
+//   link out RATE RATE_WHILE_BOTH LATENCY IDLE     or: link out unseen
+//   link in RATE RATE_WHILE_BOTH LATENCY IDLE
 //   wait LATENCY          where the compute stream waited for copies
 //   segments N            and N lines of seconds
 //   lives N               and N lines: placement layer bytes tensor defined|produced ended|kept uses (begin end)… name
@@ -31,7 +31,7 @@ namespace hostoffload::inline v0 {
 
 namespace detail {
 
-inline constexpr std::string_view record_title = "hostoffload record 2";
+inline constexpr std::string_view record_title = "hostoffload record 3";
 
 /// The shortest text that is read as the same number.
 inline std::string exact(double value) {
@@ -61,6 +61,7 @@ inline void read_link(record_reader& reader, std::string_view which, link_direct
   d.rate = reader.number<double>("bytes per second");
   d.rate_while_both = reader.number<double>("bytes per second");
   d.latency_s = reader.number<double>("seconds");
+  d.idle_s = reader.number<double>("seconds");
   reader.end_of_line();
   if (const problem_text wrong = link_problem(d)) throw reader.wrong("the link " + *wrong);
 }
@@ -116,7 +117,8 @@ inline void write_record(std::ostream& out, const recorded_step& step) {
   const auto link = [&](std::string_view which, const link_direction& d) {
     out << "link " << which << ' ';
     if (d.rate > 0) {
-      out << detail::exact(d.rate) << ' ' << detail::exact(d.rate_while_both) << ' ' << detail::exact(d.latency_s);
+      out << detail::exact(d.rate) << ' ' << detail::exact(d.rate_while_both) << ' ' << detail::exact(d.latency_s)
+          << ' ' << detail::exact(d.idle_s);
     } else {
       out << "unseen";
     }
@@ -157,6 +159,8 @@ inline void write_record(std::ostream& out, const recorded_step& step) {
   reader.next_line();
   if (reader.takes("hostoffload record 1"))
     throw reader.wrong("a record of version 1 does not say how tensors are made: record the step again");
+  if (reader.takes("hostoffload record 2"))
+    throw reader.wrong("a record of version 2 does not say how an idle link starts: record the step again");
   if (!reader.takes(detail::record_title)) throw reader.wrong("expected \"" + std::string(detail::record_title) + "\"");
   detail::read_link(reader, "out", step.out);
   detail::read_link(reader, "in", step.in);

@@ -46,8 +46,7 @@ public:
     const std::string_view word = next_word();
     Number value{};
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc{} || end != word.data() + word.size())
-      throw wrong("expected " + std::string(what) + ", found \"" + std::string(word) + "\"");
+    if (error != std::errc{} || end != word.data() + word.size()) throw unexpected(std::string(what), word);
     return value;
   }
   /// Which of them comes next, by its number.
@@ -59,7 +58,7 @@ public:
     }
     std::string text;
     for (std::size_t i = 0; i < N; ++i) text += (i == 0 ? "" : (i + 1 == N ? " or " : ", ")) + std::string(words[i]);
-    throw wrong("expected " + text + ", found \"" + std::string(word) + "\"");
+    throw unexpected(text, word);
   }
   /// A line with this word and a count.
   [[nodiscard]] std::uint32_t count_of(std::string_view what) {
@@ -95,6 +94,10 @@ public:
 private:
   static constexpr std::size_t longest_line = std::size_t{1} << 24U;  // a life with 700 thousand uses has room
 
+  [[nodiscard]] usage_error unexpected(const std::string& wanted, std::string_view word) const {
+    return wrong("expected " + wanted + ", found " +
+                 (word.empty() ? "the end of the line" : "\"" + std::string(word) + "\""));
+  }
   std::string_view next_word() {
     const std::size_t space = std::min(rest_.find(' '), rest_.size());
     const std::string_view word = rest_.substr(0, space);

@@ -11,11 +11,13 @@
 
 namespace hostoffload::inline v0 {
 
-/// One direction of the link to host memory: a copy takes latency_s + bytes / rate seconds.
+/// One direction of the link to host memory: a copy takes latency_s + bytes / rate seconds, and idle_s more where
+/// nothing ran in its direction right before it.
 struct link_direction {
   double rate = 0;             ///< bytes per second while the other direction is idle
   double rate_while_both = 0;  ///< while both directions carry data
   double latency_s = 0;
+  double idle_s = 0;
 
   friend bool operator==(const link_direction&, const link_direction&) = default;
 };

@@ -26,7 +26,7 @@ public:
     lane& l = of(w);
     l.busy = true;
     l.life = life;
-    l.latency = l.speed.latency_s;
+    l.latency = l.speed.latency_s + (l.idle ? l.speed.idle_s : 0);
     l.bytes = static_cast<double>(bytes);
   }
   /// Seconds until a copy ends or begins to carry data.
@@ -42,6 +42,7 @@ public:
     const std::array<double, 2> rates{rate(link_way::out), rate(link_way::in)};
     for (std::size_t w = 0; w < 2; ++w) {
       lane& l = lanes_[w];
+      if (seconds > 0) l.idle = !l.busy;
       if (!l.busy) continue;
       if (l.latency > 0) {
         l.latency = l.latency <= seconds ? 0 : l.latency - seconds;
@@ -62,6 +63,7 @@ private:
   struct lane {
     link_direction speed{};
     bool busy = false;
+    bool idle = true;  // when time last passed
     std::uint32_t life = 0;
     double latency = 0;  // still to pass
     double bytes = 0;    // still to carry
