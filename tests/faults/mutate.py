@@ -133,6 +133,8 @@ MUTATIONS = [
      "const bool stays = r.last_use || r.temporary;", PLANNED,
      "a plan with room to spare keeps tensors on the device: fewer copies than without a plan"),
     (18, CHOOSING, "if (s < best.step_s) {", "if (s < 0) {", CHOICE, SLOW_LINK),
+    (18, "schedule/plan_trial.hpp", "return with_s_ > slower * without_s_;", "return without_s_ < 0;", PLANNED,
+     "no plan is kept with which steps are slower than without one"),
     (20, COPIES,
      "order_.calls().copy(target.begin, r.host->begin, r.life_bytes, cudaMemcpyHostToDevice, order_.handle(in_id_), what);",
      ON_KERNEL, MEMORY, ENGINES,
