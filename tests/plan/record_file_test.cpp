@@ -69,10 +69,10 @@ TEST_CASE("a record of a step without copies has no link") {
 TEST_CASE("a record of a step in which the compute stream waited says how long that takes") {
   ho::recorded_step step = small();
   step.wait_latency_s = 3e-6;
-  CHECK(text_of(step).find(" 2e-06\nwait 3e-06\nsegments 14\n") != std::string::npos);
+  CHECK(text_of(step).find(" 2e-06 0\nwait 3e-06\nsegments 14\n") != std::string::npos);
   CHECK(read(text_of(step)) == step);
   std::string text = text_of(step);
-  text.replace(text.find("3e-06"), 5, "-1");
+  text.replace(text.find("wait 3e-06") + 5, 5, "-1");
   CHECK_THROWS_WITH(read(text), has_text("a.record:4: the wait needs a latency of at least 0"));
   text.replace(text.find("wait -1"), 7, "wat 1");
   CHECK_THROWS_WITH(read(text), has_text("a.record:4: expected \"wait\""));

@@ -100,9 +100,9 @@ public:
   bool end_step(bool several_branches) {
     const bool departed = plan() != nullptr && (left_ || departed_ || !cursor.at_end());
     const bool forward_only = last_uses_ == 0;
+    following_ = left_ = departed_ = false;
     if (recorder.timing()) trial_.drop_step();  // its events take time
     recorder.end(!odd_ && !several_branches && !forward_only, plan() != nullptr && !departed);
-    following_ = left_ = departed_ = false;
     if (forward_only) return departed;
     departures_ = departed ? departures_ + 1 : 0;
     if (departures_ >= lasting) begin_anew("the step has changed: its times are taken again");
