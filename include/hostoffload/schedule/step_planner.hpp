@@ -279,7 +279,7 @@ private:
   recompute_choice chosen_;
   std::vector<sequence_entry> looked_at_;  // when it was chosen last …
   recorded_step chosen_for_;
-  const maker_set none_;
+  const maker_set none_{};
   std::optional<plan_before> before_;  // … and the plan that copies all
   std::optional<std::size_t> reserve_before_;
   stage stage_ = stage::open;
