@@ -89,8 +89,7 @@ public:
   }
 
 private:
-  static constexpr unsigned most =
-      16;  // steps, where no `enough` of them in a row are of one kind, or there is no plan
+  static constexpr unsigned most = 16;  // steps, where no `enough` in a row are of one kind or there is no plan
 
   enum class phase : std::uint8_t { before, with, aside, over };
   struct clocked_step {
