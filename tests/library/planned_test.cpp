@@ -237,14 +237,14 @@ TEST_CASE("the record has the order, the bytes, the times of the kernels and the
 
 namespace {
 
-/// The last of 30 steps of kernels so short that a copy in that starts on an idle link is late; and seconds of the last
+/// The last of 28 steps of kernels so short that a copy in that starts on an idle link is late; and seconds of the last
 /// ten, one after the other.
 struct short_steps {
-  short_steps(std::size_t layers, std::size_t window, double layer_s, bool plan) {
+  short_steps(std::size_t window, double layer_s, bool plan) {
     vg::reset(vg::gb200());
-    trainer t(layers, window, layer_s, plan, 1000);
-    for (int step = 1; step <= 30; ++step) {
-      if (step == 21) ten_s = -vg::now();
+    trainer t(4, window, layer_s, plan, 1000);
+    for (int step = 1; step <= 28; ++step) {
+      if (step == 19) ten_s = -vg::now();
       last = t.step(1);
     }
     ten_s += vg::now();
@@ -258,18 +258,16 @@ struct short_steps {
 TEST_CASE("no plan is kept with which steps are slower than without one") {
   gpu device;
   int given_up = 0;
-  for (const std::size_t layers : {4U, 8U}) {
-    for (const std::size_t slots : {3U, 4U, 6U}) {
-      for (const double layer_s : {3e-5, 6e-5, 1e-4, 1.3e-4, 2e-4}) {
-        INFO(layers << " layers, window of " << slots << " slots, " << layer_s << " s a layer");
-        const short_steps without(layers, slots * slot, layer_s, false);
-        const short_steps with(layers, slots * slot, layer_s, true);
-        CHECK(with.ten_s <= 1.01 * without.ten_s);
-        if (with.last.planned) continue;
-        ++given_up;
-        CHECK(with.last.plan_note == "steps that followed it took longer than steps without one");
-        CHECK(with.last.with_plan_s > 1.01 * with.last.without_plan_s);
-      }
+  for (const std::size_t slots : {3U, 4U, 6U}) {
+    for (const double layer_s : {3e-5, 1e-4, 2e-4}) {
+      INFO("window of " << slots << " slots, " << layer_s << " s a layer");
+      const short_steps without(slots * slot, layer_s, false);
+      const short_steps with(slots * slot, layer_s, true);
+      CHECK(with.ten_s <= 1.01 * without.ten_s);
+      if (with.last.planned) continue;
+      ++given_up;
+      CHECK(with.last.plan_note == "steps that followed it took longer than steps without one");
+      CHECK(with.last.with_plan_s > 1.01 * with.last.without_plan_s);
     }
   }
   CHECK(given_up > 0);
