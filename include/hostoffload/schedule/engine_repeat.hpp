@@ -219,7 +219,7 @@ inline void engine::print_state() {
   state_.add(reserve_);
   state_.add(reserve_known_ ? 1 : 0);
   state_.add(room_changed_ ? 1 : 0);
-  state_.add(planner_ && planner_->plan() ? 1 : 0);
+  state_.add(planner_ && planner_->plan() != nullptr ? 1 : 0);
   if (window_) window_->print(state_);
   places_.print(state_);
   device_->print(state_);
