@@ -95,8 +95,13 @@ private:
   static constexpr std::size_t longest_line = std::size_t{1} << 24U;  // a life with 700 thousand uses has room
 
   [[nodiscard]] usage_error unexpected(const std::string& wanted, std::string_view word) const {
-    return wrong("expected " + wanted + ", found " +
-                 (word.empty() ? "the end of the line" : "\"" + std::string(word) + "\""));
+    std::string text = "expected " + wanted + ", found ";
+    if (word.empty()) {
+      text += "the end of the line";
+    } else {
+      text.append(1, '"').append(word).append(1, '"');
+    }
+    return wrong(text);
   }
   std::string_view next_word() {
     const std::size_t space = std::min(rest_.find(' '), rest_.size());
