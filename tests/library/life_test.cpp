@@ -11,9 +11,7 @@ using namespace ho::literals;
 namespace {
 
 enum class name { x, y, z };
-template <name Name>
-using any = ho::any_placement<Name>;
-using x_tensor = ho::offload_tensor<float, any<name::x>>;
+using x_tensor = ho::offload_tensor<float, ho::any_placement<name::x>>;
 
 constexpr std::size_t n = 1000;
 
@@ -319,7 +317,7 @@ TEST_CASE("a tensor without a last use holds its values to the step's end, whate
   const ho::choice placed = GENERATE(ho::choice::save, ho::choice::offload);
   ho::prefetch_scheduler scheduler({.window = 64_KiB, .observer = watched});
   x_tensor x(scheduler, n, {}, placed);
-  ho::offload_tensor<float, any<name::y>> y(scheduler, n, {}, placed);
+  ho::offload_tensor<float, ho::any_placement<name::y>> y(scheduler, n, {}, placed);
   float input = 0;
   x.define([&](std::span<float> out) { fill(nullptr, out.data(), out.size(), input); });
   y.define([&](std::span<float> out) {
